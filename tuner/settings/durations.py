@@ -17,7 +17,10 @@ def parse_duration(value: object) -> float:
         ValueError: The value is neither; the message shows what would be right.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is not a duration; write seconds, or text such as 90s, 15m, 1h30m")
+        # Not a TypeError: pydantic turns only a ValueError into a message that names the field.
+        raise ValueError(  # noqa: TRY004
+            f"{value!r} is not a duration; write seconds, or text such as 90s, 15m, 1h30m"
+        )
     if isinstance(value, int | float):
         return float(value)
     text = value.strip()

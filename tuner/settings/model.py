@@ -1,21 +1,52 @@
-"""The shape of a policy: what to read, what to tune, and within which limits."""
+"""The shape of a policy: what to read, what to tune, and within which limits.
 
+These classes check each field by itself. What fields must be to one another is checked by `tuner.settings.checks`
+when a policy is loaded; the helper methods of `Policy` rely on it.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+import numpy as np
+from pydantic import Field
 
-from tuner.settings.durations import parse_duration
-from tuner.values.knobs import Role
+from tuner.settings.sections import (
+    CycleSettings,
+    ForecastSettings,
+    JournalSettings,
+    SearchSettings,
+    Seconds,
+    Section,
+    SourceSettings,
+    VerifySettings,
+    WebSettings,
+)
+from tuner.values.knobs import DESIGN_RANGES, KnobSpec, Role
+from tuner.values.metrics import METRIC_INDEX, METRICS, MetricVector, metric_vector
 
-Seconds: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
-"""A span of time in seconds; written as a plain number or as `90s`, `15m`, `1h30m`, `500ms`."""
-
-
-class Section(BaseModel):
-    """A part of a policy: frozen, and closed to unknown keys so that a typing error cannot pass for a setting."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+__all__ = [
+    "Actuator",
+    "Bounds",
+    "CycleSettings",
+    "ForecastSettings",
+    "HttpActuator",
+    "JournalSettings",
+    "KnobMapping",
+    "MetricMapping",
+    "NoActuator",
+    "Policy",
+    "SearchSettings",
+    "Section",
+    "SeriesMapping",
+    "SourceSettings",
+    "TunerMode",
+    "VerifySettings",
+    "WebSettings",
+]
 
 
 class TunerMode(StrEnum):
@@ -26,28 +57,12 @@ class TunerMode(StrEnum):
     AUTO = "auto"
 
 
-class SourceSettings(Section):
-    """Where metrics are read."""
-
-    kind: Literal["prometheus", "scrape"] = "prometheus"
-    """`prometheus` asks a server that speaks PromQL; `scrape` reads the scheduler's own /metrics, without history."""
-    url: str = Field(default="http://127.0.0.1:9090", pattern=r"^https?://")
-    """Base URL of the Prometheus-compatible server, or the full URL of the page to scrape."""
-    timeout_seconds: Seconds = Field(default=5.0, gt=0, le=60)
-    """Deadline of one query with its retries. A cycle asks a handful; five seconds is far beyond a healthy answer."""
-    retries: int = Field(default=1, ge=0, le=3)
-    """Further tries after a 5xx or a lost connection, within the deadline."""
-    max_series: int = Field(default=20_000, ge=1, le=200_000)
-    """Largest number of series that one answer may hold: twice 10,000 nodes. More means a label that should not be."""
-    max_clock_skew_seconds: Seconds = Field(default=30.0, gt=0)
-    """How far the newest sample may lie in the future before the clocks are taken to disagree."""
-
-
 class SeriesMapping(Section):
     """How one value is read."""
 
     query: str = Field(min_length=1)
-    """PromQL expression. `$window` is replaced by the recent window, `$cluster` by the policy's cluster."""
+    """PromQL expression. `$window` is replaced by the recent window, `$cluster` by the policy's cluster, `$labels` by
+    matchers for the cluster and the labels of the source. An empty answer means "no sample"; never let it be 0."""
     scale: float = Field(default=1.0, gt=0)
     """Factor from the unit of the series to the unit in the name: 0.001 for milliseconds, 0.01 for percent."""
     scrape: str | None = None
@@ -55,7 +70,12 @@ class SeriesMapping(Section):
 
 
 class MetricMapping(SeriesMapping):
-    """How one of the metrics is read, weighed and limited."""
+    """How one of the metrics is read, weighed and limited; or why it is not."""
+
+    query: str = ""
+    """PromQL expression as for any series; left out only where the metric is declared absent."""
+    absent: str | None = Field(default=None, min_length=1)
+    """Why the scheduler cannot serve this metric; with it, all other fields are left out."""
 
     node_label: str | None = None
     """Label that names the node; needed for the metrics that are per node."""
@@ -65,20 +85,30 @@ class MetricMapping(SeriesMapping):
     """For safety metrics: the value that a change must never lead beyond, in the metric's unit."""
 
 
+class Bounds(NamedTuple):
+    """Bounds of a knob, in its role's unit."""
+
+    low: float
+    high: float
+    step: float
+    slew: float
+
+
 class KnobMapping(Section):
     """How one role of knob is set."""
 
-    absent: str | None = None
+    absent: str | None = Field(default=None, min_length=1)
     """Why the scheduler lacks this role; with it, all other fields are left out."""
     low: float | None = None
     """Smallest value, in the role's unit; the design's range where absent."""
     high: float | None = None
     """Largest value, in the role's unit."""
     step: float | None = Field(default=None, gt=0)
-    """Distance of neighbouring values, in the role's unit."""
+    """Distance of neighbouring values, counted from `low`, in the role's unit; the design's where absent."""
     slew: float | None = Field(default=None, gt=0)
-    """Largest change at once, in the role's unit; about a quarter of the range."""
-    native: str | None = None
+    """Largest change at once, in the role's unit. Where absent: the design's with the design's range, else a quarter
+    of the range, in whole steps."""
+    native: str | None = Field(default=None, pattern=r"^[^.\s]+(\.[^.\s]+)*$")
     """Name of the native setting, for actuators a path with dots; absent where the role lives inside the tuner only."""
     scale: float = Field(default=1.0, gt=0)
     """Native value = value x scale: 1000 where the native unit is milliseconds, 100 where it is percent."""
@@ -89,11 +119,34 @@ class KnobMapping(Section):
     disruptive: bool = False
     """Whether setting it restarts the scheduler or work."""
 
+    def bounds(self, role: Role) -> Bounds:
+        """Return the bounds in force, with the design's where the policy sets none; they may still contradict."""
+        design = DESIGN_RANGES[role]
+        low = design.low if self.low is None else self.low
+        high = design.high if self.high is None else self.high
+        step = design.step if self.step is None else self.step
+        if self.slew is not None:
+            slew = self.slew
+        elif (low, high, step) == (design.low, design.high, design.step):
+            slew = design.slew
+        else:
+            slew = max(step, round(math.floor((high - low) / 4 / step + 1e-9) * step, 9))
+        return Bounds(low, high, step, slew)
+
+    def spec(self, role: Role) -> KnobSpec:
+        """Return the knob as the search knows it.
+
+        Raises:
+            ValueError: The bounds contradict each other; a loaded policy never does.
+        """
+        return KnobSpec(role=role, disruptive=self.disruptive, **self.bounds(role)._asdict())
+
 
 class HttpActuator(Section):
     """Settings live behind HTTP: GET answers JSON and an ETag, PUT with If-Match writes."""
 
     kind: Literal["http"] = "http"
+    """Settings live behind HTTP."""
     url: str = Field(pattern=r"^https?://")
     """Where the settings are read and written."""
     forecast_url: str | None = Field(default=None, pattern=r"^https?://")
@@ -112,101 +165,19 @@ class NoActuator(Section):
     """Nothing is ever written: for observing only."""
 
     kind: Literal["none"] = "none"
+    """Nothing is ever written."""
 
 
 Actuator: TypeAlias = Annotated[HttpActuator | NoActuator, Field(discriminator="kind")]
 
 
-class CycleSettings(Section):
-    """When the loop runs and on what it is willing to act."""
-
-    period_seconds: Seconds = Field(default=60.0, ge=1, le=3600)
-    """Distance of two cycles. A cycle searches only when the load has moved, not because the clock ticked."""
-    recent_window_seconds: Seconds = Field(default=300.0, ge=30, le=3600)
-    """Window of "now": what rates and quantiles are taken over, and `$window` in queries. Five minutes, as in most alerts."""
-    history_seconds: Seconds = Field(default=86_400.0, ge=1800, le=604_800)
-    """How much history is kept: a day, because daily cycles need yesterday."""
-    max_age_seconds: Seconds = Field(default=150.0, gt=0)
-    """Oldest sample that is acted upon: two steps of a minute and a slow scrape."""
-    min_coverage_ratio: float = Field(default=0.8, ge=0, le=1)
-    """Smallest share of the expected samples in the recent window that is acted upon."""
-    cooldown_seconds: Seconds = Field(default=600.0, ge=0)
-    """Pause after a change, so that its effect can be seen apart from the next."""
-    min_gain_ratio: float = Field(default=0.01, ge=0, le=1)
-    """Smallest expected improvement of the score that is worth a change: one per cent."""
-    min_fidelity_ratio: float = Field(default=0.3, ge=0, le=1)
-    """Smallest fidelity of the twin that is acted upon (assumption: below it the twin explains little)."""
-    context_shift: float = Field(default=0.15, ge=0)
-    """How far the load must have moved since the last search to search again, as a log-ratio."""
-    retune_after_seconds: Seconds = Field(default=21_600.0, gt=0)
-    """Search again after this time even when nothing seems to have moved: six hours."""
-    max_searches: int | None = Field(default=None, ge=1)
-    """Upper limit of searches in this process; for demonstrations and replays."""
-
-
-class SearchSettings(Section):
-    """How candidates are found and scored on the twin."""
-
-    trials: int = Field(default=100, ge=8, le=300)
-    """Candidates a search scores; Optuna's cost grows with the square, so 300 is the cap."""
-    generation: int = Field(default=20, ge=4, le=50)
-    """Candidates asked for at once; larger generations fall back to random search."""
-    draws: int = Field(default=2, ge=1, le=8)
-    """Random draws a forecast quantile, common to all candidates."""
-    confirm_draws: int = Field(default=8, ge=2, le=32)
-    """Fresh draws with which the best five are scored again."""
-    deadline_seconds: Seconds = Field(default=10.0, gt=0)
-    """Time after which the daemon takes the best so far; replays count trials only."""
-    seed: int = Field(default=1, ge=0)
-    """Seed of all randomness."""
-
-
-class VerifySettings(Section):
-    """How a change is judged after it was made."""
-
-    wash_out_seconds: Seconds = Field(default=120.0, ge=0)
-    """Time after a change whose samples are thrown away: work placed before it still shows in them."""
-    window_seconds: Seconds = Field(default=900.0, ge=60)
-    """Time over which a change is compared with the forecast of what would have been without it."""
-    min_samples: int = Field(default=5, ge=1)
-    """Fewest usable samples for any verdict but inconclusive."""
-    harm_ratio: float = Field(default=0.05, gt=0, le=1)
-    """Worsening of the score at which a change is undone at once when it is certain, at the end when it is likely."""
-    max_inconclusive: int = Field(default=1, ge=0)
-    """How often a comparison may be extended by another window before the change is undone."""
-    max_errors: int = Field(default=3, ge=1)
-    """Consecutive looks without usable data before the change is undone."""
-
-
-class ForecastSettings(Section):
-    """How the load ahead is forecast."""
-
-    horizon_seconds: Seconds = Field(default=1200.0, ge=900, le=3600)
-    """How far ahead: the upper bound of the prediction window. Scored at 15 minutes."""
-    lstm: bool = True
-    """Whether the neural network takes part; without it the process stays small."""
-    statistical: bool = True
-    """Whether statsmodels takes part on the series that drive decisions."""
-    refit_seconds: Seconds = Field(default=300.0, ge=60)
-    """Distance of two fits of the statistical models, which run outside the cycle."""
-    deadline_seconds: Seconds = Field(default=3.0, gt=0)
-    """Time a model may take before a lower rung stands in."""
-
-
-class JournalSettings(Section):
-    """Where decisions are kept."""
-
-    path: str = "clocktuner.sqlite"
-    """SQLite file, on a local disk; created with its folder where missing. Relative paths count from the policy."""
-    retention_seconds: Seconds = Field(default=30 * 86_400.0, ge=86_400)
-    """Age at which records are pruned: thirty days."""
-
-
-class WebSettings(Section):
-    """Where clocktuner itself can be looked at."""
-
-    listen: str = Field(default="127.0.0.1:9464", pattern=r"^[^:\s]+:\d{1,5}$")
-    """Address and port of /metrics, /healthz and /readyz. Loopback unless told otherwise; port 0 picks a free one."""
+_PLACES: Final[Mapping[str, bool | set[str]]] = {
+    "journal": True,
+    "web": True,
+    "source": {"url"},
+    "actuator": {"url", "forecast_url", "token_file"},
+}
+"""What a policy says about where things are."""
 
 
 class Policy(Section):
@@ -218,13 +189,14 @@ class Policy(Section):
     """Name of the policy."""
     cluster: str = Field(min_length=1, max_length=63)
     """Value of the label `cluster` on everything that clocktuner exports."""
-    mode: TunerMode = TunerMode.OBSERVE
+    mode: Annotated[TunerMode, Field(strict=False)] = TunerMode.OBSERVE
     """How far it may go: `observe` only looks, `recommend` also says what it would do, `auto` acts."""
     metrics: dict[str, MetricMapping]
-    """The metrics, by their names in the catalogue."""
+    """The metrics, by their names in the catalogue. Each is mapped or declared absent; an optional one may be left
+    out."""
     context: dict[str, SeriesMapping] = Field(default_factory=dict)
     """Optional values that describe the load, by name."""
-    knobs: dict[Role, KnobMapping]
+    knobs: dict[Annotated[Role, Field(strict=False)], KnobMapping]
     """The four roles of knob; each is mapped or declared absent."""
     actuator: Actuator = Field(default_factory=NoActuator)
     """How settings are written."""
@@ -235,3 +207,46 @@ class Policy(Section):
     forecast: ForecastSettings = Field(default_factory=ForecastSettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
     web: WebSettings = Field(default_factory=WebSettings)
+
+    @property
+    def mapped_metrics(self) -> Mapping[str, MetricMapping]:
+        """The metrics that are read, by name, in catalogue order."""
+        mapped = {name: mapping for name, mapping in self.metrics.items() if mapping.absent is None}
+        return {spec.name: mapped[spec.name] for spec in METRICS if spec.name in mapped}
+
+    def knob_specs(self) -> tuple[KnobSpec, ...]:
+        """Return the knobs that are tuned, in role order, without those that are declared absent."""
+        return tuple(
+            self.knobs[role].spec(role) for role in Role if role in self.knobs and self.knobs[role].absent is None
+        )
+
+    def knob_choices(self) -> Mapping[Role, tuple[float, ...]]:
+        """Return, for knobs whose native setting is a word, the values that the words stand for."""
+        return {role: tuple(knob.choices.values()) for role, knob in self.knobs.items() if knob.choices}
+
+    def weights(self) -> MetricVector:
+        """Return the weights of the score, shape (13,).
+
+        They are used as they stand: nothing scales them to a sum of 1, so that equal scores of two policies mean the
+        same only where their weights do. A metric that is not read weighs 0: what cannot be seen cannot be verified.
+        """
+        weights = np.zeros(len(METRICS))
+        for name, mapping in self.mapped_metrics.items():
+            index = METRIC_INDEX[name]
+            weights[index] = METRICS[index].weight if mapping.weight is None else mapping.weight
+        return weights
+
+    def limits(self) -> MetricVector:
+        """Return the safety limits, shape (13,), in the metrics' units; NaN where there is none."""
+        return metric_vector(
+            {name: mapping.limit for name, mapping in self.metrics.items() if mapping.limit is not None}
+        )
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of everything here that can change a decision, as 64 hexadecimal digits.
+
+        Addresses and files are left out: the same samples, read at another port, lead to the same decisions.
+        """
+        deciding = self.model_dump(mode="json", exclude=_PLACES)
+        canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()

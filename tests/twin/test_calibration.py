@@ -1,0 +1,232 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tuner.twin.calibration import Calibrator, knob_row
+from tuner.twin.fitting import fit
+from tuner.twin.model import EXTRAS, evaluate, simulate_records
+from tuner.twin.parameters import PARAMETER_NAMES, PRIOR, SPREAD, TwinParameters
+from tuner.twin.records import Memory, Record, record_interval
+from tuner.twin.workload import Scenarios, build_scenarios
+from tuner.values.knobs import DESIGN_RANGES, KnobValues, Role, SchedulerMode, middle
+from tuner.values.metrics import METRIC_INDEX, METRIC_NAMES
+from tuner.values.stages import FloatArray, Forecast, Observation
+
+MakeObservation = Callable[..., Observation]
+MIDDLE = middle(DESIGN_RANGES.values())
+OVERHEAD, WAIT = METRIC_INDEX["switch_overhead_ratio"], METRIC_INDEX["queue_wait_seconds"]
+
+
+def with_slice(seconds: float) -> KnobValues:
+    return KnobValues.of({**MIDDLE, Role.BASE_SLICE: seconds})
+
+
+def planted(
+    make_scenarios: Callable[..., Scenarios], grid: FloatArray, truth: FloatArray, *, noise: float = 0.0
+) -> Memory:
+    """Return a memory of what a scheduler with the true parameters would show, under every setting of the grid."""
+    memory, generator = Memory(), np.random.default_rng(3)
+    for index, knobs in enumerate(grid):
+        # Crowded enough to share, with quick cold starts: else switching hides behind what it cannot be told from.
+        scenario = make_scenarios(
+            arrivals_per_second=np.array([0.2, 0.004, 6.0 + 3.0 * generator.random()]),
+            running_tasks=np.array([6.0, 9.6, 20.0]),
+            waiting_tasks=np.array([0.0, 3.0 * generator.random(), 0.0]),
+            cold_start_seconds=0.5,
+        )
+        observed = simulate_records(knobs[None], scenario, truth[None])[0, 0]
+        observed = observed * np.exp(noise * generator.standard_normal(observed.size))
+        memory.add(Record(at_seconds=300.0 * index, knobs=knobs, scenario=scenario, observed=observed))
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("switch_seconds", 2.0), ("decision_seconds", 3.0), ("pause_seconds", 2.0), ("foresight_seconds", 2.5)],
+)
+def test_recovers_planted_parameters(
+    make_scenarios: Callable[..., Scenarios], grid: FloatArray, name: str, factor: float
+) -> None:
+    truth = PRIOR.copy()
+    place = PARAMETER_NAMES.index(name)
+    truth[place] += np.log(factor)
+
+    found = fit(planted(make_scenarios, grid, truth, noise=0.01), PRIOR, iterations=12)
+
+    assert found.log_values[place] == pytest.approx(truth[place], abs=0.25)
+    assert found.log_errors[place] < 0.5 * SPREAD[place]
+
+
+def test_what_cannot_be_told_stays_at_its_prior_with_its_spread(
+    make_scenarios: Callable[..., Scenarios], grid: FloatArray
+) -> None:
+    memory = planted(make_scenarios, grid, PRIOR)
+    blind = Memory()
+    for record in memory.records:
+        observed = np.full_like(record.observed, np.nan)
+        observed[METRIC_INDEX["scheduling_latency_seconds"]] = record.observed[0]
+        blind.add(replace(record, observed=observed))
+
+    found = fit(blind, PRIOR, iterations=6)
+
+    place = PARAMETER_NAMES.index("switch_seconds")
+    assert found.log_values[place] == pytest.approx(PRIOR[place], abs=0.05)
+    assert found.log_errors[place] > 0.9 * SPREAD[place]
+
+
+def test_an_outlier_does_not_rule_the_fit(make_scenarios: Callable[..., Scenarios], grid: FloatArray) -> None:
+    truth = PRIOR.copy()
+    place = PARAMETER_NAMES.index("switch_seconds")
+    truth[place] += np.log(2.0)
+    memory = planted(make_scenarios, grid, truth)
+    memory.records[4].observed[OVERHEAD] *= 20.0
+
+    assert fit(memory, PRIOR, iterations=12).log_values[place] == pytest.approx(truth[place], abs=0.4)
+
+
+def test_levels_anchor_the_setting_in_force_to_what_is_observed(
+    make_observation: MakeObservation, forecast: Forecast
+) -> None:
+    calibrator = Calibrator()
+    observation = make_observation()
+    calibrator.observe(observation)
+    parameters = calibrator.parameters(observation.at_seconds)
+    # Nothing changes in the load ahead: the twin must say what was observed.
+    steady = replace(forecast, names=("nothing",))
+    scenarios = build_scenarios(observation, steady, draws=1, seed=1)
+
+    said = evaluate(knob_row(MIDDLE)[None], scenarios, parameters)[0, 1]
+
+    assert said == pytest.approx(observation.metrics, rel=0.1)
+
+
+def test_learns_from_the_history_that_the_first_observation_brings(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation(steps=130))
+
+    parameters = calibrator.parameters(1e9)
+
+    assert parameters.records == 8
+    assert parameters.knobs == pytest.approx(knob_row(MIDDLE))
+    assert parameters.offered_low == pytest.approx(parameters.offered_high)
+    assert 0.9 < parameters.fidelity_ratio <= 1.0
+
+
+def test_has_no_fidelity_before_it_has_foretold_anything(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    assert np.isnan(calibrator.parameters(0.0).fidelity_ratio)
+    calibrator.observe(make_observation(steps=20))
+
+    assert calibrator.parameters(1e9).records == 1
+    assert np.isnan(calibrator.parameters(1e9).fidelity_ratio)
+
+
+def test_learns_nothing_without_settings_or_with_too_little_history(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation(knobs=None))
+    calibrator.observe(make_observation(steps=10))
+
+    assert calibrator.parameters(1e9).records == 0
+
+
+def test_learns_nothing_in_another_mode_or_when_nothing_arrives(make_observation: MakeObservation) -> None:
+    for change in ({"mode": SchedulerMode.SIMPLIFIED}, {"arriving": False}):
+        calibrator = Calibrator()
+        calibrator.observe(replace(make_observation(), **change))  # type: ignore[arg-type]
+
+        assert calibrator.parameters(1e9).records == 0
+
+
+def test_an_interval_counts_only_if_the_setting_held_all_through_it(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation(steps=20, at_seconds=1e9))
+    changed = with_slice(0.08)
+
+    for minutes, expected in ((5, 1), (10, 1), (20, 2), (22, 2), (25, 3)):
+        at_seconds = 1e9 + 60.0 * minutes
+        calibrator.observe(make_observation(steps=20, at_seconds=at_seconds, knobs=changed))
+        assert calibrator.parameters(at_seconds).records == expected, minutes
+
+    parameters = calibrator.parameters(1e9 + 1500.0)
+    assert (parameters.knobs_low[0], parameters.knobs_high[0]) == (0.08, 0.115)
+    assert parameters.knobs[0] == 0.08
+
+
+def test_follows_a_scheduler_that_gets_slower(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation())
+    before = calibrator.parameters(1e9).levels[WAIT]
+    for minutes in range(15, 120, 15):
+        calibrator.observe(make_observation(at_seconds=1e9 + 60.0 * minutes, queue_wait_seconds=90.0))
+
+    assert calibrator.parameters(1e9 + 7000.0).levels[WAIT] > before + 0.5
+
+
+def test_says_the_same_again_for_the_same_observations(make_observation: MakeObservation) -> None:
+    texts = []
+    for _ in range(2):
+        calibrator = Calibrator()
+        for minutes in (0, 15, 30):
+            calibrator.observe(make_observation(at_seconds=1e9 + 60.0 * minutes))
+        texts.append(calibrator.parameters(1e9 + 1800.0).to_json())
+
+    assert texts[0] == texts[1]
+
+
+def test_old_levels_are_worth_less(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation())
+
+    fresh, stale = calibrator.parameters(1e9 + 600.0), calibrator.parameters(1e9 + 3600.0)
+
+    assert (stale.level_errors == 2.0 * fresh.level_errors).all()
+
+
+def test_begins_with_what_an_earlier_process_learned(make_observation: MakeObservation) -> None:
+    earlier = replace(TwinParameters(), records=5, fidelity_ratio=0.8)
+
+    assert Calibrator(earlier).parameters(0.0).fidelity_ratio == 0.8
+
+
+def test_trust_follows_the_gains_that_came_true() -> None:
+    calibrator = Calibrator()
+    assert calibrator.trust_ratio == 0.5
+
+    assert calibrator.realised(-0.05, -0.04) > 0.5
+    assert calibrator.trust_ratio > 0.5
+
+
+def test_memory_keeps_what_was_tried_once_and_forgets_the_oldest_of_the_commonest(
+    make_observation: MakeObservation,
+) -> None:
+    memory = Memory(capacity=3)
+    usual, rare = knob_row(MIDDLE), knob_row(with_slice(0.08))
+    for at_seconds, knobs in ((1.0, rare), (2.0, usual), (3.0, usual), (4.0, usual)):
+        record = record_interval(make_observation(), knobs)
+        assert record is not None
+        memory.add(replace(record, at_seconds=at_seconds))
+
+    assert memory.at_seconds.tolist() == [1.0, 3.0, 4.0]
+    assert len(memory) == 3
+
+
+def test_an_interval_with_too_many_gaps_has_no_sample(make_observation: MakeObservation) -> None:
+    observation = make_observation(steps=20)
+    observation.history["queue_wait_seconds"][-10:] = np.nan
+    observation.history["queue_length"][-3:] = np.nan
+
+    record = record_interval(observation, knob_row(MIDDLE))
+
+    assert record is not None
+    assert np.isnan(record.observed[WAIT])
+    assert record.observed[METRIC_INDEX["queue_length"]] == 4.0
+    assert len(record.observed) == len(METRIC_NAMES) + len(EXTRAS)
+
+
+def test_an_interval_of_nothing_but_gaps_is_none(make_observation: MakeObservation) -> None:
+    observation = make_observation(steps=20)
+    observation.history.values[:] = np.nan
+
+    assert record_interval(observation, knob_row(MIDDLE)) is None

@@ -1,0 +1,148 @@
+"""The physics against closed forms; the functions also run uncompiled, on tiny inputs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tuner.twin import kernels
+from tuner.twin.parameters import PARAMETER_NAMES, PRIOR
+from tuner.values.stages import FloatArray
+
+
+def theta(**values: float) -> FloatArray:
+    parameters = np.exp(PRIOR)
+    for name, value in values.items():
+        parameters[PARAMETER_NAMES.index(name)] = value
+    return parameters
+
+
+def knobs(
+    *, base_slice: float = 0.1, window: float = 900.0, period: float = 0.75, reservation: float = 0.2
+) -> FloatArray:
+    return np.array([base_slice, window, period, reservation])
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Probability of waiting in M/M/c (A. K. Erlang, 1917), by the stable recursion of the loss formula."""
+    loss = 1.0
+    for count in range(1, servers + 1):
+        loss = offered * loss / (count + offered * loss)
+    return loss / (1.0 - offered / servers * (1.0 - loss))
+
+
+@pytest.mark.parametrize(("servers", "offered"), [(20, 16.0), (50, 44.0), (100, 95.0), (400, 380.0)])
+def test_probability_of_waiting_is_near_erlang_c(servers: int, offered: float) -> None:
+    beta = (servers - offered) / math.sqrt(offered)
+
+    assert kernels.waiting_probability(beta) == pytest.approx(erlang_c(servers, offered), abs=0.04)
+
+
+def test_probability_of_waiting_is_one_when_full_and_none_when_far_from_it() -> None:
+    assert kernels.waiting_probability(0.0) == 1.0
+    assert kernels.waiting_probability(-1.0) == 1.0
+    assert kernels.waiting_probability(9.0) == 0.0
+
+
+def test_a_shared_accelerator_loses_switch_over_slice_and_switch_once_it_is_crowded() -> None:
+    _, _, switching = kernels.share(1e4, 10.0, knobs(base_slice=0.096), theta(switch_seconds=0.004))
+
+    assert switching == pytest.approx(0.04, rel=1e-6)
+
+
+def test_a_lone_resident_loses_nothing_to_switching() -> None:
+    busy, others, switching = kernels.share(1e-3, 100.0, knobs(), theta())
+
+    assert busy == pytest.approx(1e-3, rel=1e-3)
+    assert others < 1e-4
+    assert switching < 1e-5
+
+
+def test_no_requests_keep_nothing_busy() -> None:
+    assert kernels.share(0.0, 100.0, knobs(), theta()) == (0.0, 0.0, 0.0)
+
+
+def test_busy_accelerators_never_exceed_what_is_free() -> None:
+    busy, _, _ = kernels.share(1e6, 30.0, knobs(), theta(crowding_ratio=1.0))
+
+    assert busy == pytest.approx(30.0)
+
+
+def test_decisions_run_back_to_back_where_they_take_longer_than_the_period() -> None:
+    decision, period, _ = kernels.decide(1000.0, knobs(period=0.5), kernels.FULL, theta(decision_task_seconds=0.01))
+
+    assert decision > 10.0
+    assert period == decision
+
+
+def test_a_pause_costs_its_share_of_the_period() -> None:
+    _, _, paused = kernels.decide(0.0, knobs(period=0.5), kernels.FULL, theta(pause_seconds=0.01))
+
+    assert paused == pytest.approx(0.02)
+
+
+def test_simplified_decisions_are_cheaper() -> None:
+    full = kernels.decide(100.0, knobs(), kernels.FULL, theta())[0]
+    simplified = kernels.decide(100.0, knobs(), kernels.SIMPLIFIED, theta())[0]
+
+    assert simplified == pytest.approx(full * kernels.SIMPLIFIED_DECISION_RATIO)
+
+
+def test_an_absent_period_neither_pauses_nor_waits() -> None:
+    decision, period, paused = kernels.decide(0.0, knobs(period=np.nan), kernels.FULL, theta(decision_seconds=0.05))
+
+    assert (decision, period, paused) == pytest.approx((0.05, 0.05, 0.0))
+
+
+def test_models_are_forgotten_as_the_mixture_of_exponentials_says() -> None:
+    generator = np.random.default_rng(1)
+    rates = generator.exponential(2.0 / 20.0, 200_000)
+    # An arrival chooses a model in proportion to its rate, and finds it cold if it had none within the window.
+    cold_expected = (rates * np.exp(-rates * 60.0)).sum() / rates.sum()
+    warm_expected = 1.0 - np.exp(-rates * 60.0).mean()
+
+    cold, displaced = kernels.warm(
+        2.0, knobs(window=60.0), theta(model_count=20.0, warm_share=0.1, foresight_seconds=1e9)
+    )
+
+    assert cold == pytest.approx(cold_expected, rel=0.05)
+    assert displaced == pytest.approx(0.1 * warm_expected, rel=0.02)
+
+
+def test_a_longer_window_forgets_less_and_displaces_more() -> None:
+    short, long = kernels.warm(2.0, knobs(window=600.0), theta()), kernels.warm(2.0, knobs(window=1200.0), theta())
+
+    assert long[1] > short[1]
+    perfect = theta(foresight_seconds=1e12)
+    assert kernels.warm(2.0, knobs(window=1200.0), perfect)[0] < kernels.warm(2.0, knobs(window=600.0), perfect)[0]
+
+
+def test_an_absent_window_is_without_effect() -> None:
+    assert kernels.warm(2.0, knobs(window=np.nan), theta()) == (0.0, 0.0)
+
+
+def part(*, low: float = 0.0, width: float = 0.0, probability: float = 0.0, excess: float = 0.0) -> FloatArray:
+    return np.array([[1.0, low, width, probability, excess]])
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (part(low=2.0, width=10.0), 11.5),
+        (part(low=3.0), 3.0),
+        (part(probability=1.0, excess=4.0), 4.0 * math.log(20.0)),
+        (part(probability=0.5, excess=4.0), 4.0 * math.log(10.0)),
+        (np.zeros((3, 5)), 0.0),
+    ],
+)
+def test_95th_percentile_of_waiting_follows_its_distribution(parts: FloatArray, expected: float) -> None:
+    assert kernels.wait_quantile(parts) == pytest.approx(expected, rel=1e-3)
+
+
+def test_95th_percentile_of_a_mixture_weighs_its_parts() -> None:
+    short, long = part(low=1.0), part(low=100.0)
+    short[0, kernels.WEIGHT] = 9.0
+
+    assert kernels.wait_quantile(np.concatenate([short, long])) == pytest.approx(100.0, rel=1e-3)
+    short[0, kernels.WEIGHT] = 99.0
+    assert kernels.wait_quantile(np.concatenate([short, long])) == pytest.approx(1.0, rel=1e-3)

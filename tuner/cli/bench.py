@@ -1,0 +1,91 @@
+"""The `bench` commands. Each prints a table and, on request, writes its figures as JSON."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tuner.bench.results import Results
+from tuner.cli.options import JsonFile, Quick
+
+app = typer.Typer(help="Measure: twin, cycle, forecast, tuning, sweeps.", no_args_is_help=True)
+
+
+def _finish(results: Results, json: Path | None) -> None:
+    results.print(Console())
+    if json is not None:
+        results.write(json)
+
+
+@app.command()
+def twin(
+    *,
+    trace: Annotated[
+        Path | None, typer.Option(help="Plain CSV trace to measure the error on, beside the shipped ones.")
+    ] = None,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """Speed of the twin, and its error against the reference scheduler."""
+    from tuner.bench.twin import run
+
+    _finish(run(trace=trace, quick=quick), json)
+
+
+@app.command()
+def cycle(
+    *,
+    nodes: Annotated[int, typer.Option(help="Nodes whose series the store holds.", min=1, max=20_000)] = 100,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """One whole tuning cycle against a live Prometheus."""
+    from tuner.bench.cycle import run
+
+    _finish(run(nodes=nodes, quick=quick), json)
+
+
+@app.command()
+def forecast(
+    *,
+    series: Annotated[
+        Path | None, typer.Option(help="CSV with series,timestamp,value to score with the shipped weights.")
+    ] = None,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """Forecast errors against simple models, on fixed origins of real series."""
+    from tuner.bench.forecast import run
+
+    _finish(run(series=series, quick=quick), json)
+
+
+@app.command()
+def tuning(
+    *,
+    trace: Annotated[Path | None, typer.Option(help="A trace of your own, instead of the shipped workloads.")] = None,
+    trace_format: Annotated[
+        str, typer.Option("--format", help="Format of the trace: csv, swf, openb, itp, helios.")
+    ] = "csv",
+    seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 3,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """Clocktuner against other ways to tune, on the reference scheduler (simulated)."""
+    from tuner.bench.tuning import run
+
+    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick), json)
+
+
+@app.command()
+def sweeps(
+    *,
+    plots: Annotated[Path | None, typer.Option(help="Folder to write the plots to.")] = None,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """How each knob acts on the reference scheduler (simulated)."""
+    from tuner.bench.sweeps import run
+
+    _finish(run(plots=plots, quick=quick), json)

@@ -1,0 +1,17 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+PolicyFile: TypeAlias = Annotated[Path, typer.Option("--policy", help="Policy file of the scheduler.")]
+PrometheusUrl: TypeAlias = Annotated[
+    str | None, typer.Option("--prometheus", help="Read here instead of where the policy says.")
+]
+JournalFile: TypeAlias = Annotated[Path, typer.Option("--journal", help="Journal file.")]
+JsonFile: TypeAlias = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.")]
+Quick: TypeAlias = Annotated[bool, typer.Option("--quick", help="A smaller run, to see that it works.")]
+LogLevel: TypeAlias = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+
+DEFAULT_JOURNAL = Path("clocktuner.sqlite")

@@ -1,0 +1,458 @@
+"""One cycle: what the product does, in the order in which it does it.
+
+    nothing on trial:  observe -> forecast -> propose -> judge -> apply -> record
+    change on trial:   observe -> verify -> apply (roll back) or keep -> record
+
+This module alone knows that order, and holds the one boundary at which errors become records. Time, seed and
+randomness are arguments, so that the same code serves the daemon, a single run, and replays in simulated time.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tuner import logs
+from tuner.apply.actuator import Actuator, Current
+from tuner.errors import ActuatorUnavailable, ChangeConflicted, TunerError
+from tuner.forecast.stage import Forecasting
+from tuner.heal import resolve
+from tuner.judge.case import Case
+from tuner.judge.gate import judge
+from tuner.memory import STATE_NAME, Memory, OnTrial
+from tuner.observe.observer import Observer
+from tuner.propose.inputs import SearchInputs
+from tuner.propose.search import search
+from tuner.record.exporter import Exporter
+from tuner.record.journal import Intent, Journal
+from tuner.replaying import pack
+from tuner.retune import context_vector, should_search
+from tuner.settings.model import Policy
+from tuner.trials import begin, look
+from tuner.twin.calibration import Calibrator
+from tuner.twin.workload import build_scenarios
+from tuner.values.knobs import KnobValues
+from tuner.values.stages import (
+    CycleRecord,
+    Decision,
+    FloatArray,
+    Forecast,
+    Observation,
+    Outcome,
+    Proposal,
+    Receipt,
+    StageFailure,
+    Step,
+    Verdict,
+    Verification,
+)
+from tuner.verify.rollout import abandon, verify
+
+_CONFIRM_SEED: Final = 1_000_003
+"""Added to a search's seed for the draws with which the best are scored again: they must be fresh ones."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A cycle record in the making."""
+
+    cycle_id: int
+    at_seconds: float
+    observation: Observation | None = None
+    forecast: Forecast | None = None
+    proposal: Proposal | None = None
+    verdict: Verdict | None = None
+    receipt: Receipt | None = None
+    verification: Verification | None = None
+    failure: StageFailure | None = None
+    inputs: bytes | None = None
+    decision: str = ""
+    reason: str = ""
+    stage: str = "start"
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def at(self, stage: str) -> Iterator[None]:
+        """Time a stage, and remember its name for the record of a failure."""
+        self.stage = stage
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + time.perf_counter() - started
+
+    def close(self, decision: str, reason: str) -> None:
+        """Say what happened and why."""
+        self.decision, self.reason = decision, reason
+
+    def finish(self) -> CycleRecord:
+        """Return the record."""
+        return CycleRecord(
+            cycle_id=self.cycle_id,
+            at_seconds=self.at_seconds,
+            observation=self.observation,
+            forecast=self.forecast,
+            proposal=self.proposal,
+            verdict=self.verdict,
+            receipt=self.receipt,
+            verification=self.verification,
+            failure=self.failure,
+            decision=self.decision,
+            reason=self.reason,
+            stage_seconds=self.stage_seconds,
+        )
+
+
+class Cycle:
+    """The loop's body. One instance is the only writer of its journal and its scheduler."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        observer: Observer,
+        actuator: Actuator,
+        forecasting: Forecasting,
+        calibrator: Calibrator,
+        journal: Journal,
+        metrics: Exporter,
+        hand_over: Callable[[Forecast], None] | None = None,
+        deadline_clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Take the parts, and resume from what the journal remembers.
+
+        Args:
+            policy: Limits and budgets.
+            observer: Reads the metrics.
+            actuator: Reads and writes the settings.
+            forecasting: Forecasts the load.
+            calibrator: Keeps the twin like the scheduler.
+            journal: Where everything is noted, before it is done.
+            metrics: What is exported of the loop itself.
+            hand_over: Gives the forecast to a scheduler that takes it; None where it does not.
+            deadline_clock: Monotonic seconds, for the time limit of searches; None in replays, whose budget is trials.
+        """
+        self._policy = policy
+        self._specs = policy.knob_specs()
+        self._observer = observer
+        self._actuator = actuator
+        self._forecasting = forecasting
+        self._calibrator = calibrator
+        self._journal = journal
+        self._metrics = metrics
+        self._hand_over = hand_over
+        self._deadline_clock = deadline_clock
+        self._log = logs.get("cycle")
+        stored = journal.load_state(STATE_NAME)
+        self._memory = Memory() if stored is None else Memory.from_json(stored)
+
+    @property
+    def memory(self) -> Memory:
+        """What the next cycle will remember."""
+        return self._memory
+
+    def run(self, *, at_seconds: float) -> CycleRecord:
+        """Run one cycle; whatever goes wrong in it is in the record that it returns.
+
+        Args:
+            at_seconds: Now; every query is evaluated at this time.
+
+        Raises:
+            JournalError: The journal cannot be written, so nothing may be done.
+        """
+        draft = Draft(self._journal.next_cycle_id(), at_seconds)
+        try:
+            self._pass(draft)
+        except TunerError as error:
+            self._fail(draft, error.reason, str(error))
+        except Exception as error:  # noqa: BLE001 - The one boundary; see the class.
+            # A bug must not end the loop: the record names it, and the scheduler keeps its settings.
+            self._log.exception("stage_crashed", stage=draft.stage, cycle_id=draft.cycle_id)
+            self._fail(draft, "internal", repr(error))
+        return self._record(draft)
+
+    def _pass(self, draft: Draft) -> None:
+        with draft.at("observe"):
+            observation, current = self._observe(draft)
+        with draft.at("learn"):
+            self._calibrator.observe(observation)
+        if self._resumed(draft, current) or self._contested(draft, current):
+            return
+        with draft.at("forecast"):
+            draft.forecast = forecast = self._forecasting.forecast(observation)
+            if self._hand_over is not None:
+                self._hand_over(forecast)
+        if self._memory.on_trial is not None:
+            self._verify(draft, observation, self._memory.on_trial)
+        else:
+            self._tune(draft, observation, forecast)
+
+    # observe
+
+    def _observe(self, draft: Draft) -> tuple[Observation, Current]:
+        """Read metrics and settings; the record keeps the metrics even where the settings cannot be read."""
+        observation = self._observer.observe(cycle_id=draft.cycle_id, at_seconds=draft.at_seconds)
+        draft.observation = observation
+        current = self._actuator.read()
+        draft.observation = replace(observation, knobs=current.knobs, revision=current.revision, mode=current.mode)
+        return draft.observation, current
+
+    def _resumed(self, draft: Draft, current: Current) -> bool:
+        """Close changes whose end an earlier process did not see; undo one that nobody watched."""
+        for intent in self._journal.open_intents():
+            resolution = resolve(
+                intent,
+                current.knobs,
+                revision=current.revision,
+                remembered=self._memory.in_force,
+                at_seconds=draft.at_seconds,
+            )
+            if resolution.receipt.applied and resolution.restore is None:
+                self._memory = replace(self._memory, in_force=current.knobs)
+            if resolution.restore is not None:
+                reason = f"the process ended before the change of cycle {intent.cycle_id} could be put on trial"
+                self._memory = replace(self._memory, on_trial=None)
+                draft.close(Step.ROLL_BACK, reason)
+                self._change(draft, resolution.restore, action="roll_back", reason=reason, then=self._settled)
+            self._journal.end_change(resolution.receipt)
+        return bool(draft.decision)
+
+    def _contested(self, draft: Draft, current: Current) -> bool:
+        """Step back where somebody else has set the scheduler: a valid edit is adopted, and ends a trial."""
+        ours, live = self._memory.in_force, current.knobs
+        if ours is None:
+            self._memory = replace(self._memory, in_force=live, known_good=live)
+            return False
+        moved = live.differs(ours)
+        if not moved:
+            return False
+        reason = f"somebody else set {', '.join(moved)}; now in force: {live.describe()}"
+        if self._memory.on_trial is not None:
+            draft.verification = abandon(self._memory.on_trial.trial, cycle_id=draft.cycle_id, reason=reason)
+        searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, context=())
+        self._memory = Memory(searches=searches, in_force=live, known_good=live)
+        draft.close("adopted", reason)
+        return True
+
+    # forecast -> propose -> judge -> apply
+
+    def _tune(self, draft: Draft, observation: Observation, forecast: Forecast) -> None:
+        context = context_vector(observation, forecast)
+        trigger = should_search(
+            self._memory.searches, context, at_seconds=draft.at_seconds, settings=self._policy.cycle
+        )
+        if not trigger.search or observation.knobs is None or not observation.knobs:
+            draft.close(Decision.HOLD, trigger.reason if observation.knobs else "the scheduler has no knob to tune")
+            return
+        with draft.at("propose"):
+            inputs = self._search_inputs(draft, observation, forecast, context)
+            draft.proposal = proposal = search(inputs, deadline_at=self._deadline())
+        searches = replace(
+            self._memory.searches,
+            searched_at_seconds=draft.at_seconds,
+            context=tuple(context.tolist()),
+            searches=self._memory.searches.searches + 1,
+        )
+        self._memory = replace(self._memory, searches=searches)
+        with draft.at("judge"):
+            case = self._case(proposal, observation, forecast)
+            draft.inputs = pack(inputs, case, policy=self._policy)
+            draft.verdict = verdict = judge(case)
+        draft.close(verdict.decision, f"{verdict.reason} ({trigger.reason})")
+        if verdict.decision is Decision.APPLY:
+            self._try_out(draft, proposal, context)
+
+    def _search_inputs(
+        self, draft: Draft, observation: Observation, forecast: Forecast, context: FloatArray
+    ) -> SearchInputs:
+        settings = self._policy.search
+        seed = settings.seed * 1_000_000 + draft.cycle_id
+        known = [memory.knobs for memory in self._journal.similar(context, 5)]
+        return SearchInputs(
+            cycle_id=draft.cycle_id,
+            specs=self._specs,
+            incumbent=KnobValues.of(observation.knobs or {}),
+            scenarios=build_scenarios(observation, forecast, draws=settings.draws, seed=seed),
+            confirm_scenarios=build_scenarios(
+                observation, forecast, draws=settings.confirm_draws, seed=seed + _CONFIRM_SEED
+            ),
+            parameters=self._calibrator.parameters(draft.at_seconds),
+            weights=self._policy.weights(),
+            limits=self._policy.limits(),
+            warm_starts=tuple(dict.fromkeys(known)),
+            trust=self._calibrator.trust_ratio,
+            seed=seed,
+            settings=settings,
+            choices=self._policy.knob_choices(),
+        )
+
+    def _case(self, proposal: Proposal, observation: Observation, forecast: Forecast) -> Case:
+        changed = self._memory.searches.changed_at_seconds
+        on_trial = self._memory.on_trial
+        return Case(
+            proposal=proposal,
+            observation=observation,
+            forecast=forecast,
+            at_seconds=observation.at_seconds,
+            specs=self._specs,
+            required=tuple(self._policy.mapped_metrics),
+            settings=self._policy.cycle,
+            tuner_mode=self._policy.mode,
+            trust=self._calibrator.trust_ratio,
+            max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds,
+            last_change_at_seconds=None if math.isnan(changed) else changed,
+            on_trial=None if on_trial is None else on_trial.trial.change_cycle_id,
+            choices=self._policy.knob_choices(),
+        )
+
+    def _deadline(self) -> Callable[[], bool] | None:
+        clock = self._deadline_clock
+        if clock is None:
+            return None
+        end = clock() + self._policy.search.deadline_seconds
+        return lambda: clock() >= end
+
+    def _try_out(self, draft: Draft, proposal: Proposal, context: FloatArray) -> None:
+        """Make the proposed change and put it on trial."""
+
+        def on_trial(receipt: Receipt) -> Memory:
+            started = begin(
+                receipt,
+                proposal=proposal,
+                calibrator=self._calibrator,
+                at_seconds=draft.at_seconds,
+                context=context,
+                terms=self._policy.verify,
+                weights=self._policy.weights(),
+                limits=self._policy.limits(),
+            )
+            return replace(self._memory, on_trial=started, in_force=receipt.after)
+
+        self._change(draft, proposal.candidate, action="apply", reason=proposal.reason, then=on_trial)
+
+    # verify
+
+    def _verify(self, draft: Draft, observation: Observation, on_trial: OnTrial) -> None:
+        with draft.at("verify"):
+            on_trial = look(on_trial, observation)
+            draft.verification = verification = verify(on_trial.trial, cycle_id=draft.cycle_id)
+        self._memory = replace(self._memory, on_trial=on_trial)
+        draft.close(verification.step, verification.reason)
+        match verification.step:
+            case Step.WAIT:
+                return
+            case Step.PROMOTE:
+                self._memory = replace(self._settle(draft), known_good=on_trial.trial.after)
+                score = verification.observed_score
+                self._journal.remember(on_trial.context, on_trial.trial.after, score=score, at_seconds=draft.at_seconds)
+            case Step.ROLL_BACK:
+                reason = verification.reason
+                self._change(draft, on_trial.trial.before, action="roll_back", reason=reason, then=self._settled)
+        if verification.outcome in (Outcome.SUCCESSFUL, Outcome.FAILED):
+            self._calibrator.realised(
+                verification.expected_score, verification.observed_score, noise=verification.score_error
+            )
+
+    def _settle(self, draft: Draft) -> Memory:
+        """End a trial: the cool-down starts, and the next search may follow without the load having moved."""
+        searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, context=())
+        return replace(self._memory, on_trial=None, searches=searches)
+
+    def _settled(self, receipt: Receipt) -> Memory:
+        searches = replace(self._memory.searches, context=())
+        return replace(self._memory, on_trial=None, in_force=receipt.after, known_good=receipt.after, searches=searches)
+
+    # apply
+
+    def _change(
+        self, draft: Draft, target: KnobValues, *, action: str, reason: str, then: Callable[[Receipt], Memory]
+    ) -> None:
+        """Write a setting: intent into the journal, compare-and-set, read back, memory, receipt into the journal.
+
+        The memory is saved before the receipt: wherever the process ends, the next one finds either an open intent or
+        a memory that knows what is in force.
+        """
+        observation = draft.observation
+        if observation is None or observation.knobs is None:
+            raise ActuatorUnavailable("the settings in force are not known, so nothing can be compared and set")
+        with draft.at("apply"):
+            self._journal.begin_change(
+                Intent(
+                    cycle_id=draft.cycle_id,
+                    at_seconds=draft.at_seconds,
+                    action=action,
+                    before=observation.knobs,
+                    target=target,
+                    expected_revision=observation.revision,
+                    reason=reason,
+                )
+            )
+            draft.receipt = receipt = self._write(draft, observation.knobs, target, observation.revision)
+            if receipt.applied:
+                searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds)
+                self._memory = replace(self._memory, searches=searches)
+                self._memory = then(receipt)
+            else:
+                self._memory = replace(self._memory, in_force=receipt.after)
+                draft.close("failed", receipt.detail)
+            self._save()
+            self._journal.end_change(receipt)
+
+    def _write(self, draft: Draft, before: KnobValues, target: KnobValues, revision: str) -> Receipt:
+        try:
+            current = self._actuator.write(target, expected_revision=revision)
+        except ChangeConflicted as error:
+            return _not_applied(draft, before, revision, str(error))
+        applied = not current.knobs.differs(target)
+        return Receipt(
+            cycle_id=draft.cycle_id,
+            before=before,
+            after=current.knobs,
+            revision=current.revision,
+            effective_at_seconds=draft.at_seconds if applied else math.nan,
+            applied=applied,
+            detail=f"in force: {current.knobs.describe()}" if applied else _unlike(target, current.knobs),
+        )
+
+    # record
+
+    def _fail(self, draft: Draft, reason: str, detail: str) -> None:
+        draft.failure = StageFailure(stage=draft.stage, reason=reason, detail=detail)
+        draft.close("failed", f"{draft.stage}: {detail}")
+
+    def _record(self, draft: Draft) -> CycleRecord:
+        started = time.perf_counter()
+        record = draft.finish()
+        self._journal.append(record, draft.inputs)
+        self._save()
+        draft.stage_seconds["record"] = time.perf_counter() - started
+        self._metrics.update(record)
+        self._log.info(
+            "cycle_ended",
+            cycle_id=record.cycle_id,
+            decision=record.decision,
+            reason=record.reason,
+            seconds=round(sum(record.stage_seconds.values()), 3),
+        )
+        return record
+
+    def _save(self) -> None:
+        self._journal.save_state(STATE_NAME, self._memory.to_json())
+
+
+def _not_applied(draft: Draft, before: KnobValues, revision: str, detail: str) -> Receipt:
+    return Receipt(
+        cycle_id=draft.cycle_id,
+        before=before,
+        after=before,
+        revision=revision,
+        effective_at_seconds=math.nan,
+        applied=False,
+        detail=detail,
+    )
+
+
+def _unlike(target: KnobValues, found: KnobValues) -> str:
+    return f"asked for {target.describe()}, but in force is {found.describe()}"

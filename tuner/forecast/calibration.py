@@ -1,0 +1,106 @@
+"""Calibration: what share of the truths lay inside the spread, and the factor that mends it.
+
+Split-conformal in spirit (Vovk et al. 2005): the factor on a half-width is the quantile of the closed windows' own
+nonconformity, distance of the truth from the median in half-widths. It is refitted only when the coverage has left
+its band, per class of series, and it is bounded, so that calibration can never blow a forecast up.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from tuner.forecast.batch import SCORED_STEPS, BoolArray, IntArray
+from tuner.values.stages import FloatArray
+
+KEPT_WINDOWS: Final = 500
+"""Closed windows that each class remembers, sampled where more close at once."""
+
+LEAST_WINDOWS: Final = 200
+"""Closed windows before the factor is fitted."""
+
+COVERAGE_BAND: Final = (0.77, 0.83)
+"""Coverage that needs no mending where values are continuous; aim 0.8."""
+
+COVERAGE_BAND_WHOLE: Final = (0.78, 0.95)
+"""The same for counts: their quantiles fall on atoms, so that 0.9 is normal."""
+
+FACTOR_RANGE: Final = (0.7, 2.0)
+"""Bounds of the factors."""
+
+FACTOR_RANGE_WHOLE: Final = (1.0, 2.0)
+"""The same for counts, which are only ever widened: while they stand still, any spread covers too much."""
+
+
+class Calibration:
+    """Factors on the half-widths, below and above the median, by class of series."""
+
+    def __init__(self, classes: int) -> None:
+        self.factors = np.ones((classes, 2))
+        self._scores: list[list[FloatArray]] = [[] for _ in range(classes)]
+        self._inside = np.zeros(classes)
+        self._count = np.zeros(classes)
+
+    @property
+    def coverage(self) -> FloatArray:
+        """Share of truths inside the spread that was handed out, by class, decayed; NaN while nothing has closed."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self._count > 0, self._inside / self._count, np.nan)
+
+    def close(
+        self, served: FloatArray, raw: FloatArray, actual: FloatArray, *, classes: IntArray, whole: BoolArray
+    ) -> None:
+        """Learn from closed windows.
+
+        Args:
+            served: Quantiles that were handed out, shape (series, horizon, 3).
+            raw: The same before the factors.
+            actual: Truths, shape (series, steps); NaN where unknown.
+            classes: Class of each series, shape (series,).
+            whole: Whether each series counts things, shape (series,).
+        """
+        actual = actual[:, :SCORED_STEPS]
+        served, raw = served[:, : actual.shape[1]], raw[:, : actual.shape[1]]
+        known = np.isfinite(actual) & np.isfinite(served[..., 1])
+        inside = known & (actual >= served[..., 0]) & (actual <= served[..., 2])
+        for kind in np.unique(classes[known.any(axis=1)]):
+            rows = classes == kind
+            # Old windows fade with the weight of those that close now, so that big fleets forget as fast as small ones.
+            keep = max(1 - rows.sum() / KEPT_WINDOWS, 0.0)
+            self._inside[kind] = self._inside[kind] * keep + inside[rows].sum()
+            self._count[kind] = self._count[kind] * keep + known[rows].sum()
+            self._remember(kind, _nonconformity(raw[rows], actual[rows]))
+            self._refit(kind, whole=bool(whole[rows].mean() > 0.5))
+
+    def apply(self, quantiles: FloatArray, classes: IntArray) -> FloatArray:
+        """Return quantiles with the half-widths mended, shape (series, horizon, 3)."""
+        low, high = self.factors[classes, 0, None], self.factors[classes, 1, None]
+        median = quantiles[..., 1]
+        return np.stack(
+            [median - low * (median - quantiles[..., 0]), median, median + high * (quantiles[..., 2] - median)], axis=-1
+        )
+
+    def _remember(self, kind: int, scores: FloatArray) -> None:
+        kept = self._scores[kind]
+        kept.append(scores[-KEPT_WINDOWS:])
+        while sum(len(one) for one in kept[1:]) >= KEPT_WINDOWS:
+            kept.pop(0)
+
+    def _refit(self, kind: int, *, whole: bool) -> None:
+        low, high = COVERAGE_BAND_WHOLE if whole else COVERAGE_BAND
+        if low <= self.coverage[kind] <= high:
+            return
+        scores = np.concatenate(self._scores[kind])
+        if len(scores) < LEAST_WINDOWS:
+            return
+        known = np.isfinite(scores[..., 0])
+        fitted = np.quantile(scores[known], 0.9, axis=0) if known.any() else np.ones(2)
+        self.factors[kind] = np.clip(fitted, *(FACTOR_RANGE_WHOLE if whole else FACTOR_RANGE))
+
+
+def _nonconformity(raw: FloatArray, actual: FloatArray) -> FloatArray:
+    """Return the distance of truths from the median in half-widths, below and above; NaN where it says nothing."""
+    median = raw[..., 1]
+    below, above = median - raw[..., 0], raw[..., 2] - median
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scores = np.stack([(median - actual) / below, (actual - median) / above], axis=-1)
+    return np.where((below > 0)[..., None] & (above > 0)[..., None], scores, np.nan)

@@ -1,0 +1,223 @@
+"""From samples to batches: keeps what was seen of a fleet, and describes its series for the members."""
+
+from typing import Final
+
+import numpy as np
+
+from tuner.forecast.batch import (
+    COVARIATE_FEATURES,
+    DAY_STEPS,
+    HOUR_STEPS,
+    MIN_POINTS,
+    SCORED_STEPS,
+    TYPICAL_DAYS,
+    WINDOW_STEPS,
+    Batch,
+    BoolArray,
+    IntArray,
+    change_quantiles,
+    fill_gaps,
+    hour_of,
+    mean_rows,
+    reach_of,
+    scale_of,
+    still_of,
+    whole_of,
+    whole_rows,
+)
+from tuner.forecast.memory import Memory
+from tuner.values.metrics import METRICS
+from tuner.values.stages import STEP_SECONDS, FloatArray, SeriesFrame
+
+COARSE_STEPS: Final = 5
+"""Steps that one sample of the coarse memory stands for: a day of a node at 5 minutes."""
+
+POOLED_SERIES: Final = 256
+"""Series whose changes give a big fleet its common shape of spread; fleets up to this size take each series' own."""
+
+REFRESH_STEPS: Final = SCORED_STEPS
+"""Distance of two looks at the quantiles of the day's changes: they move slowly, and sorting costs most."""
+
+_CEILINGS: Final = {spec.name: spec.upper for spec in METRICS}
+
+
+class Describer:
+    """The memory of one fleet.
+
+    A small fleet remembers a week at one minute; a fleet of nodes remembers the last hour at one minute and a day at
+    five, which takes a thirtieth of the room.
+    """
+
+    def __init__(self, *, horizon: int, nodes_of: str | None = None) -> None:
+        """Start without any sample.
+
+        Args:
+            horizon: Steps ahead.
+            nodes_of: Metric of which the series are nodes; None for a cluster-level fleet, whose series are named
+                by metric.
+        """
+        margin = WINDOW_STEPS + horizon
+        self._horizon = horizon
+        self._nodes_of = nodes_of
+        self._recent_steps = HOUR_STEPS if nodes_of else DAY_STEPS
+        kept = HOUR_STEPS if nodes_of else max(TYPICAL_DAYS) * DAY_STEPS + margin
+        self._fine = Memory(steps=kept, step_seconds=STEP_SECONDS)
+        self._coarse = Memory(
+            steps=(DAY_STEPS + margin) // COARSE_STEPS + 2, step_seconds=COARSE_STEPS * STEP_SECONDS
+        )
+        self._quantiles: tuple[FloatArray, FloatArray] | None = None
+        self._quantiles_step = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Series, in the order of the rows."""
+        return self._fine.names
+
+    @property
+    def step(self) -> int:
+        """Number of the newest step; its time over a minute."""
+        return self._fine.end_step
+
+    def merge(self, frame: SeriesFrame) -> IntArray:
+        """Take in new samples; return for each row the row that held the same series before, -1 for new ones."""
+        before = self._fine.merge(frame)
+        if not np.array_equal(before, np.arange(len(before))):
+            self._quantiles = None
+        if self._nodes_of is not None:
+            self._merge_coarse()
+        return before
+
+    def known(self) -> BoolArray:
+        """Say which series have any sample in memory: of the others nothing can be said."""
+        return np.isfinite(self.history()).any(axis=1)
+
+    def history(self) -> FloatArray:
+        """Return the last day (nodes: hour) at one minute, shape (series, steps); NaN where no sample was had."""
+        return self._fine.values[:, -self._recent_steps :]
+
+    def actual(self, origin: int) -> FloatArray:
+        """Return what followed an origin, shape (series, SCORED_STEPS); NaN where no sample was had."""
+        return self._columns(origin + 1, SCORED_STEPS)
+
+    def batch(self, covariates: FloatArray) -> Batch:
+        """Describe every series at the newest step.
+
+        Args:
+            covariates: Shape (COVARIATE_FEATURES,), the same for all series; NaN where there are none.
+        """
+        values = self.history()
+        window = values[:, -WINDOW_STEPS:]
+        filled = np.where(
+            np.isfinite(window).any(axis=1)[:, None], fill_gaps(window), fill_gaps(values)[:, -1:]
+        )
+        low, high = self._change_quantiles()
+        return Batch(
+            window=filled,
+            known=known_ratio(window),
+            scale=scale_of(values),
+            reach=reach_of(values),
+            hour=hour_of(values),
+            still=still_of(values),
+            yesterday=self._yesterday(),
+            typical=self._typical(),
+            low=low,
+            high=high,
+            floor=np.where(np.nanmin(np.where(np.isfinite(values), values, np.inf), axis=1) >= 0, 0.0, -np.inf),
+            ceiling=self._ceilings(),
+            whole=whole_of(values),
+            covariates=np.broadcast_to(covariates, (len(values), COVARIATE_FEATURES)),
+        )
+
+    def _columns(self, start: int, count: int) -> FloatArray:
+        columns = np.arange(start, start + count) - self.step + self._fine.values.shape[1] - 1
+        inside = (columns >= 0) & (columns < self._fine.values.shape[1])
+        picked = self._fine.values[:, np.where(inside, columns, 0)]
+        return np.where(inside, picked, np.nan)
+
+    def _ceilings(self) -> FloatArray:
+        if self._nodes_of is not None:
+            return np.full(len(self.names), _ceiling(self._nodes_of))
+        return np.array([_ceiling(name) for name in self.names], dtype=np.float64)
+
+    def _change_quantiles(self) -> tuple[FloatArray, FloatArray]:
+        stale = self.step - self._quantiles_step >= REFRESH_STEPS
+        # While there is little history, every new minute tells much.
+        if self._quantiles is None or stale or self._nodes_of is not None:
+            self._quantiles = spread_of(self.history(), names=self.names, horizon=self._horizon)
+            self._quantiles_step = self.step
+        return self._quantiles
+
+    def _yesterday(self) -> FloatArray:
+        if self._nodes_of is None:
+            return self._days_ago(1)
+        return whole_rows(self._interpolated(self._first(1), WINDOW_STEPS + self._horizon))
+
+    def _typical(self) -> FloatArray:
+        if self._nodes_of is None:
+            return mean_rows([self._days_ago(days) for days in TYPICAL_DAYS])
+        return np.full((len(self.names), WINDOW_STEPS + self._horizon), np.nan)
+
+    def _days_ago(self, days: int) -> FloatArray:
+        return whole_rows(self._columns(self._first(days), WINDOW_STEPS + self._horizon))
+
+    def _first(self, days: int) -> int:
+        return self.step - days * DAY_STEPS - WINDOW_STEPS + 1
+
+    def _interpolated(self, first: int, count: int) -> FloatArray:
+        values = self._coarse.values[: len(self.names)]
+        # A coarse sample is the mean of the five steps up to its own: its middle lies two steps back.
+        place = (np.arange(first, first + count) + 2) / COARSE_STEPS
+        column = np.floor(place).astype(np.int64) - self._coarse.end_step + values.shape[1] - 1
+        if column[0] < 0 or column[-1] + 1 >= values.shape[1]:
+            return np.full((len(values), count), np.nan)
+        share = place - np.floor(place)
+        between: FloatArray = values[:, column] * (1 - share) + values[:, column + 1] * share
+        return between
+
+    def _merge_coarse(self) -> None:
+        end = self.step // COARSE_STEPS
+        if end == self._coarse.end_step and self._coarse.names[: len(self.names)] == self.names:
+            return
+        blocks = self._fine.values.shape[1] // COARSE_STEPS - 1
+        columns = self._columns((end - blocks) * COARSE_STEPS + 1, blocks * COARSE_STEPS)
+        grouped = columns.reshape(len(columns), blocks, COARSE_STEPS)
+        known = np.isfinite(grouped)
+        total = np.where(known, grouped, 0.0).sum(axis=2)
+        means = np.where(known.any(axis=2), total / np.maximum(known.sum(axis=2), 1), np.nan)
+        seconds = COARSE_STEPS * STEP_SECONDS
+        self._coarse.merge(
+            SeriesFrame(names=self.names, end_at_seconds=end * seconds, values=means, step_seconds=seconds)
+        )
+
+
+def known_ratio(window: FloatArray) -> FloatArray:
+    """Return the share of real samples since the first one, shape (series,); 0 where there are fewer than eight."""
+    known = np.isfinite(window)
+    count = known.sum(axis=1)
+    span = np.where(count > 0, window.shape[1] - known.argmax(axis=1), 1)
+    return np.where(count >= MIN_POINTS, count / span, 0.0)
+
+
+def spread_of(values: FloatArray, *, names: tuple[str, ...], horizon: int) -> tuple[FloatArray, FloatArray]:
+    """Return quantiles 0.1 and 0.9 of the changes by step ahead, each of shape (series, horizon).
+
+    In a fleet of more than `POOLED_SERIES` series, each takes the fleet's shape, times its own scale.
+    """
+    if len(values) <= POOLED_SERIES:
+        return change_quantiles(values, horizon=horizon)
+    # Taken in the order of the names, so that the order of the rows does not matter.
+    order = np.argsort(np.array(names))
+    sample = values[order[:: max(len(values) // POOLED_SERIES, 1)]]
+    scale = scale_of(sample)
+    moving = scale > 0
+    if not moving.any():
+        return np.zeros((len(values), horizon)), np.zeros((len(values), horizon))
+    low, high = change_quantiles(sample[moving] / scale[moving, None], horizon=horizon)
+    own = scale_of(values)[:, None]
+    return own * low.mean(axis=0), own * high.mean(axis=0)
+
+
+def _ceiling(name: str) -> float:
+    if name in _CEILINGS:
+        return _CEILINGS[name]
+    return 1.0 if name.partition(":")[0].endswith("_ratio") else float("inf")

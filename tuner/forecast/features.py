@@ -1,0 +1,136 @@
+"""What the network is fed, and how its output becomes quantiles.
+
+Everything is a change from the last value, in units of the series' own recent movement, squeezed by asinh: a counter
+of requests and a temperature look alike, a regime shift stays within the range that was trained, and the network
+works on series that it never saw.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.forecast.batch import COVARIATE_FEATURES, COVARIATES, WINDOW_STEPS, Batch
+from tuner.values.stages import FloatArray
+
+HORIZON_STEPS: Final = 20
+"""Steps ahead that the network answers: the upper bound of the prediction window."""
+
+CLIP: Final = 5.0
+"""Largest magnitude of an input: asinh(5) is 74 units of recent movement."""
+
+SEQUENCE_FEATURES: Final = 4
+"""Inputs a step: position, its first difference, yesterday's position, that of a typical day."""
+
+RECENT_STEPS: Final = 5
+"""Newest positions that reach the last layer directly."""
+
+PROFILE_FEATURES: Final = HORIZON_STEPS + 2
+"""Inputs of a day in the past: its next changes, how far it lay off, and whether it is known."""
+
+COVARIATE_INPUTS: Final = COVARIATE_FEATURES + len(COVARIATES)
+"""Inputs of the covariates, the last of the static ones: their values, and whether each is there."""
+
+STATIC_FEATURES: Final = 2 * PROFILE_FEATURES + 7 + COVARIATE_INPUTS
+"""Inputs a window: two days in the past, seven descriptions, covariates and whether each is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Inputs of the network.
+
+    Attributes:
+        sequence: Shape (series, WINDOW_STEPS, SEQUENCE_FEATURES), float32.
+        static: Shape (series, STATIC_FEATURES), float32.
+        unit: Size of one unit of change, shape (series,), > 0.
+    """
+
+    sequence: NDArray[np.float32]
+    static: NDArray[np.float32]
+    unit: FloatArray
+
+
+def encode(batch: Batch) -> Features:
+    """Describe a batch for the network; finite whatever the batch holds."""
+    last = batch.last
+    movement = np.abs(batch.window - last[:, None]).mean(axis=1)
+    tiny = 1e-6 * np.maximum(np.abs(last), 1e-3)
+    unit = np.maximum(np.maximum(batch.scale, movement), tiny)
+    position = _squeeze((batch.window - last[:, None]) / unit[:, None])
+    step = np.diff(position, axis=1, prepend=position[:, :1])
+    yesterday, yesterday_profile = _profile(batch.yesterday, last, unit)
+    typical, typical_profile = _profile(batch.typical, last, unit)
+    bounded = np.isfinite(batch.ceiling)
+    has = np.isfinite(batch.covariates[:, ::2])
+    static = np.concatenate(
+        [
+            yesterday_profile,
+            typical_profile,
+            np.stack(
+                [
+                    np.clip(np.log(unit / np.maximum(batch.scale, 1e-3 * unit)), 0.0, CLIP),
+                    batch.whole,
+                    batch.still,
+                    _squeeze((batch.hour - last) / unit),
+                    np.clip(np.log1p(np.abs(last) / unit) / 2, 0.0, CLIP),
+                    bounded,
+                    np.where(bounded, np.clip(last / np.where(bounded, batch.ceiling, 1.0), -0.5, 1.25), 0.0),
+                ],
+                axis=1,
+            ),
+            np.where(np.isfinite(batch.covariates), np.clip(batch.covariates, -CLIP, CLIP), 0.0),
+            has,
+        ],
+        axis=1,
+    )
+    sequence = np.stack([position, step, yesterday, typical], axis=2)
+    return Features(sequence.astype(np.float32), static.astype(np.float32), unit)
+
+
+def decode(changes: FloatArray, batch: Batch, unit: FloatArray) -> FloatArray:
+    """Turn the network's output, changes in squeezed units, into quantiles; shape (series, horizon, 3)."""
+    quantiles: FloatArray = batch.last[:, None, None] + unit[:, None, None] * np.sinh(changes)
+    return quantiles
+
+
+def hide_profiles(
+    sequence: NDArray[np.float32],
+    static: NDArray[np.float32],
+    *,
+    yesterday: NDArray[np.bool_],
+    typical: NDArray[np.bool_],
+) -> None:
+    """Take the days in the past away from some windows, in place, as if they had never been known."""
+    sequence[yesterday, :, 2] = 0.0
+    static[yesterday, :PROFILE_FEATURES] = 0.0
+    sequence[typical, :, 3] = 0.0
+    static[typical, PROFILE_FEATURES : 2 * PROFILE_FEATURES] = 0.0
+
+
+def hide_covariates(static: NDArray[np.float32], rows: NDArray[np.bool_]) -> None:
+    """Take the covariates away from some windows, in place, as if no policy had mapped them."""
+    static[rows, -COVARIATE_INPUTS:] = 0.0
+
+
+def _profile(day: FloatArray, last: FloatArray, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the positions over the window, and the description, of a day in the past; zeros where it is not known."""
+    known = np.isfinite(day[:, 0])
+    filled = np.where(known[:, None], day, 0.0)
+    origin = filled[:, WINDOW_STEPS - 1]
+    moved = _squeeze((filled - origin[:, None]) / unit[:, None])
+    distance = np.where(known, _squeeze((last - origin) / unit), 0.0)
+    ahead = _fit(moved[:, WINDOW_STEPS:], HORIZON_STEPS)
+    return moved[:, :WINDOW_STEPS], np.concatenate([ahead, distance[:, None], known[:, None]], axis=1)
+
+
+def _squeeze(values: FloatArray) -> FloatArray:
+    squeezed: FloatArray = np.clip(np.arcsinh(values), -CLIP, CLIP)
+    return squeezed
+
+
+def _fit(values: FloatArray, steps: int) -> FloatArray:
+    """Return the first steps; a shorter horizon is filled up with its last column."""
+    if values.shape[1] >= steps:
+        return values[:, :steps]
+    return np.concatenate([values, np.repeat(values[:, -1:], steps - values.shape[1], axis=1)], axis=1)

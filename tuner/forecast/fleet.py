@@ -1,0 +1,204 @@
+"""A fleet: all series of one kind, forecast together, with what was learned of each of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from tuner.errors import ForecastFailed
+from tuner.forecast.batch import SCORED_STEPS, Batch, BoolArray, IntArray
+from tuner.forecast.calibration import Calibration
+from tuner.forecast.forecaster import Forecaster
+from tuner.forecast.naive import LastValue
+from tuner.forecast.selection import Choice, Selection
+from tuner.values.stages import FloatArray
+
+DIGITS: Final = 5
+"""Significant digits that changes from the last value keep: vector units differ in later ones, decisions must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a fleet hands out for one origin.
+
+    Attributes:
+        quantiles: Shape (series, horizon, 3): ordered, finite.
+        median: Member that the median is from, shape (series,); the first where the chosen one had no answer.
+        spread: The same of the outer quantiles.
+        answered: Whether each member answered for any series.
+    """
+
+    quantiles: FloatArray
+    median: IntArray
+    spread: IntArray
+    answered: tuple[bool, ...]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Forecasts whose truth is not known yet."""
+
+    step: int
+    members: FloatArray
+    raw: FloatArray
+    served: FloatArray
+    whole: BoolArray
+
+
+class Fleet:
+    """Members, choice, calibration and open windows of a set of series.
+
+    Attributes:
+        selection: The rolling choice.
+        calibration: The factors on the spread.
+    """
+
+    def __init__(self, members: Sequence[Forecaster], *, series: int = 0, prior: FloatArray | None = None) -> None:
+        """Start with nothing learned.
+
+        Args:
+            members: The first is last value, to which rows without an answer fall.
+            series: Number of series.
+            prior: Expected loss ratios of the members, see `Selection`.
+        """
+        self.members = tuple(members)
+        self.selection = Selection(tuple(member.name for member in members), series=series, prior=prior)
+        self.calibration = Calibration(1)
+        self._pending: _Pending | None = None
+
+    def reindex(self, before: IntArray) -> None:
+        """Follow the series to new rows; -1 marks new ones. Open windows of series that went are dropped."""
+        if np.array_equal(before, np.arange(len(self.selection.drifted))):
+            return
+        self.selection.reindex(before)
+        if self._pending is not None:
+            self._pending = _moved(self._pending, before)
+
+    def due_at(self, step: int) -> int | None:
+        """Return the origin of the windows that can be closed now; None where nothing is due."""
+        if self._pending is not None and step - self._pending.step >= SCORED_STEPS:
+            return self._pending.step
+        return None
+
+    def close(self, actual: FloatArray) -> None:
+        """Learn from the open windows.
+
+        Args:
+            actual: What followed their origin, shape (series, SCORED_STEPS); NaN where no sample was had.
+        """
+        pending = self._pending
+        if pending is None:
+            return
+        self._pending = None
+        self.selection.close(pending.members, actual, pending.served)
+        self.calibration.close(
+            pending.served,
+            pending.raw,
+            actual,
+            classes=np.zeros(len(actual), dtype=np.int64),
+            whole=pending.whole,
+        )
+
+    def forecast(self, batch: Batch, *, step: int, answers: Sequence[FloatArray | None] | None = None) -> Served:
+        """Return the quantiles for a batch, one row a series of the fleet.
+
+        Args:
+            batch: The series at their origins.
+            step: Number of the origin; while no windows are open, those of this origin are kept for learning.
+            answers: What the members say, where it is known already; they are asked where absent.
+        """
+        if answers is None:
+            answers = [ask(member, self._without_stale_profile(batch)) for member in self.members]
+        shape = (len(batch), batch.horizon, 3)
+        members = np.stack([np.full(shape, np.nan) if one is None else one for one in answers], axis=1)
+        answered = np.isfinite(members[:, :, 0, 0])
+        choice = self.selection.choose().among(answered)
+        raw = combine(members, choice, batch)
+        classes = np.zeros(len(batch), dtype=np.int64)
+        served = finish(self.calibration.apply(raw, classes), batch)
+        if self._pending is None:
+            self._pending = _Pending(step, members, raw, served, batch.whole)
+        return Served(served, choice.median, choice.spread, tuple(bool(one) for one in answered.any(axis=0)))
+
+
+    def _without_stale_profile(self, batch: Batch) -> Batch:
+        """Hide yesterday from series whose behaviour has just changed: it is no guide to today."""
+        drifted = self.selection.drifted[:, None]
+        if not drifted.any():
+            return batch
+        yesterday, typical = (np.where(drifted, np.nan, day) for day in (batch.yesterday, batch.typical))
+        return replace(batch, yesterday=yesterday, typical=typical)
+
+
+def ask(member: Forecaster, batch: Batch) -> FloatArray | None:
+    """Return a member's answer with rows that are not finite turned to NaN throughout; None where it has none."""
+    try:
+        answer = member.forecast(batch)
+    except ForecastFailed:
+        return None
+    good = np.isfinite(answer).all(axis=(1, 2))
+    if member.name != LastValue.name:
+        good &= batch.trusted
+    return np.where(good[:, None, None], answer, np.nan) if not good.all() else answer
+
+
+def combine(members: FloatArray, choice: Choice, batch: Batch) -> FloatArray:
+    """Return the median of one member with the outer quantiles of another, bounded and ordered.
+
+    Args:
+        members: Shape (series, members, horizon, 3); finite for the chosen ones.
+        choice: Member in charge of each part.
+        batch: The series.
+    """
+    rows = np.arange(len(batch))
+    centre, spread = members[rows, choice.median][..., 1], members[rows, choice.spread]
+    quantiles = np.stack(
+        [np.minimum(spread[..., 0], centre), centre, np.maximum(spread[..., 2], centre)], axis=-1
+    )
+    return bound(quantiles, batch)
+
+
+def bound(quantiles: FloatArray, batch: Batch) -> FloatArray:
+    """Keep forecasts within what is possible, and within what the series was ever seen to do."""
+    window = np.ptp(batch.window, axis=1)
+    reach = np.maximum(2 * window, 2 * batch.reach)[:, None, None]
+    last = batch.last[:, None, None]
+    inside = np.clip(quantiles, last - reach, last + reach)
+    return np.clip(inside, batch.floor[:, None, None], batch.ceiling[:, None, None])
+
+
+def finish(quantiles: FloatArray, batch: Batch) -> FloatArray:
+    """Round, bound and order: what leaves the package."""
+    last = batch.last[:, None, None]
+    rounded = last + significant(quantiles - last, DIGITS)
+    whole = batch.whole[:, None, None]
+    rounded = np.where(whole, np.round(rounded), rounded)
+    clipped = np.clip(rounded, batch.floor[:, None, None], batch.ceiling[:, None, None])
+    ordered: FloatArray = np.maximum.accumulate(clipped, axis=-1)
+    return ordered
+
+
+def significant(values: FloatArray, digits: int) -> FloatArray:
+    """Round to a number of significant digits; 0 stays 0."""
+    size = np.abs(values)
+    exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
+    unit = 10.0 ** (exponent - digits + 1)
+    rounded: FloatArray = np.round(values / unit) * unit
+    return rounded
+
+
+def _moved(pending: _Pending, before: IntArray) -> _Pending:
+    source = np.maximum(before, 0)
+    new = before < 0
+    moved = _Pending(
+        pending.step,
+        pending.members[source],
+        pending.raw[source],
+        pending.served[source],
+        pending.whole[source],
+    )
+    # NaN never counts: a series that was not there has nothing to close.
+    for values in (moved.members, moved.raw, moved.served):
+        values[new] = np.nan
+    return moved

@@ -1,0 +1,1 @@
+"""Which setting to try next: Optuna asks, the twin answers, and safety comes before score."""

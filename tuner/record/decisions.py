@@ -1,0 +1,124 @@
+"""The log of decisions in the report: one line a cycle, all findings behind it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tuner.record.html import Markup, join, table, tag, words
+from tuner.record.wording import moves, quantity, signed_percent, when
+from tuner.values.stages import CycleRecord, Decision, Finding, Step
+
+SHOWN: Final = 400
+"""Decisions that the page lists with their findings, the newest; the JSON beside it has all."""
+
+_CLASSES: Final = {
+    Decision.APPLY.value: "trial",
+    Step.PROMOTE.value: "good",
+    Step.ROLL_BACK.value: "bad",
+    Decision.REJECT.value: "bad",
+    "adopted": "trial",
+    "failed": "bad",
+}
+_WORDS: Final = {
+    Decision.APPLY.value: "changed",
+    Decision.HOLD.value: "held",
+    Decision.REJECT.value: "rejected",
+    Step.WAIT.value: "waiting",
+    Step.PROMOTE.value: "kept",
+    Step.ROLL_BACK.value: "undone",
+    "adopted": "yielded",
+    "failed": "failed",
+}
+
+
+def log(records: Sequence[CycleRecord]) -> Markup:
+    """Return the decisions, the newest first; quiet cycles stand apart and folded."""
+    telling = [record for record in records if tells(record)]
+    quiet = [record for record in records if not tells(record)]
+    left_out = max(0, len(telling) - SHOWN)
+    header = tag("header", tag("div", "The log", class_="step"), tag("h2", "Every decision, with its reasons"))
+    return tag(
+        "section",
+        header,
+        tag("p", "The newest first; open a line to see what each guard saw, against which limit."),
+        tag("div", *(_row(record) for record in telling[: -SHOWN - 1 : -1])),
+        tag("p", f"{left_out} older decisions are in the JSON beside this page.", class_="note") if left_out else None,
+        _quiet(quiet),
+        id="log",
+    )
+
+
+def tells(record: CycleRecord) -> bool:
+    """Say whether a cycle did more than look and wait."""
+    quiet = record.decision in (Decision.HOLD, Step.WAIT) and record.proposal is None
+    return not quiet
+
+
+def _row(record: CycleRecord) -> Markup:
+    word = _WORDS.get(record.decision, record.decision)
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag("time", when(record.at_seconds)[5:16]),
+            tag("span", word, class_=f"badge {_CLASSES.get(record.decision, 'muted')}"),
+            tag("span", record.reason),
+        ),
+        tag("div", _facts(record), _findings(() if record.verdict is None else record.verdict.findings)),
+        class_="row",
+        id=f"cycle-{record.cycle_id}",
+    )
+
+
+def _facts(record: CycleRecord) -> Markup:
+    facts = [("cycle", f"{record.cycle_id}, {when(record.at_seconds)} UTC")]
+    if record.proposal is not None:
+        proposal = record.proposal
+        facts += [
+            ("proposed", f"{moves(proposal.incumbent, proposal.candidate)} ({proposal.trials} candidates)"),
+            ("predicted", f"{signed_percent(proposal.score)} ± {proposal.score_error * 100:.1f}: {proposal.reason}"),
+        ]
+    if record.receipt is not None:
+        facts.append(("written", f"{moves(record.receipt.before, record.receipt.after)}; {record.receipt.detail}"))
+    if record.verification is not None:
+        seen = record.verification
+        fate = f"{seen.outcome.value} after {seen.samples} samples, {seen.step.value.replace('_', ' ')}"
+        facts.append(("verified", f"{fate}: {seen.reason}"))
+    if record.failure is not None:
+        facts.append(("failed", f"{record.failure.stage} ({record.failure.reason}): {record.failure.detail}"))
+    problems = () if record.observation is None else record.observation.problems
+    facts += [("problem", f"{problem.metric}: {problem.detail}") for problem in problems]
+    return tag("dl", *(join((tag("dt", name), tag("dd", text))) for name, text in facts))
+
+
+def _findings(findings: Sequence[Finding]) -> Markup | None:
+    if not findings:
+        return None
+    rows = [
+        [
+            finding.guard.replace("_", " "),
+            tag("span", "passed", class_="better")
+            if finding.passed
+            else tag("span", finding.severity.value, class_="worse"),
+            quantity(finding.observed, finding.unit),
+            quantity(finding.limit, finding.unit),
+            words(finding.sentence),
+        ]
+        for finding in findings
+    ]
+    head = ("guard", "finding", "observed", "limit", words("in words"))
+    return table(head, rows, caption="What the guards saw")
+
+
+def _quiet(records: Sequence[CycleRecord]) -> Markup | None:
+    if not records:
+        return None
+    rows = [
+        [f"{record.cycle_id}", when(record.at_seconds)[:16], words(record.reason)]
+        for record in records[: -SHOWN - 1 : -1]
+    ]
+    return tag(
+        "details",
+        tag("summary", f"{len(records)} cycles looked, and neither searched nor concluded anything"),
+        table(("cycle", "at (UTC)", words("why")), rows, caption="Quiet cycles, the newest first"),
+        class_="quiet",
+    )

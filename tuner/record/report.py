@@ -1,0 +1,128 @@
+"""The report: one HTML page that needs nothing but itself, and the same as JSON beside it.
+
+It follows plan, do, check, act: what was expected, what was changed, what came of it, what was concluded. Everything
+in it comes from the journal; a comparison with other runs is shown where one is given.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner import __version__
+from tuner.record import decisions, sections
+from tuner.record.comparison import ComparisonRun, gains
+from tuner.record.encoding import encode
+from tuner.record.findings import Findings
+from tuner.record.html import page, tag
+from tuner.record.journal import Journal
+from tuner.record.setting import Setting, load_setting
+from tuner.values.metrics import METRIC_NAMES
+from tuner.values.stages import CycleRecord
+
+
+def write_report(
+    source: Journal | Sequence[CycleRecord],
+    path: Path | str,
+    *,
+    comparison: Sequence[ComparisonRun] = (),
+    title: str = "What clocktuner did",
+    setting: Setting | None = None,
+    last_seconds: float | None = None,
+) -> Path:
+    """Write the report and its JSON, and return where the page lies.
+
+    Args:
+        source: The journal, or cycles in time order.
+        path: The page, ending in `.html`; the JSON lies beside it under the same name.
+        comparison: Runs of the same load, from the least to the most able; shown from two on.
+        title: Of the page.
+        setting: The frame; taken from the journal where it is not given.
+        last_seconds: Only so long before the newest cycle; all where None.
+
+    Raises:
+        JournalError: The journal cannot be read.
+        OSError: The page cannot be written.
+    """
+    records = _newest(source, last_seconds)
+    if setting is None:
+        setting = load_setting(source) if isinstance(source, Journal) else Setting()
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    found = Findings.of(records)
+    _replace(target.with_suffix(".json"), encode(document(found, comparison=comparison, title=title, setting=setting)))
+    _replace(target, render(found, comparison=comparison, title=title, setting=setting))
+    return target
+
+
+def _newest(source: Journal | Sequence[CycleRecord], last_seconds: float | None) -> Sequence[CycleRecord]:
+    newest = source.records(limit=1) if isinstance(source, Journal) else source[-1:]
+    since = newest[-1].at_seconds - last_seconds if newest and last_seconds is not None else -math.inf
+    if isinstance(source, Journal):
+        return source.records(since_seconds=since)
+    return [record for record in source if record.at_seconds >= since]
+
+
+def render(found: Findings, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> str:
+    """Return the page; equal input gives equal text."""
+    footer = tag(
+        "footer",
+        f"Written by clocktuner {__version__} from its journal. Scores are weighted sums of log-ratios against the "
+        f"setting that was not touched: −5 % reads as 5 % better. Times are UTC.",
+    )
+    content = (
+        sections.heading(found, title=title, setting=setting),
+        sections.outcome(comparison, setting=setting),
+        sections.plan(found),
+        sections.do(found, setting=setting),
+        sections.check(found),
+        sections.act(found),
+        sections.metrics(found),
+        decisions.log(found.records),
+        footer,
+    )
+    return page(*(part for part in content if part is not None), title=title)
+
+
+def document(found: Findings, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> dict[str, Any]:
+    """Return what the page shows as data: one entry a section, numbers unrounded."""
+    times, _ = found.series(METRIC_NAMES[0])
+    return {
+        "title": title,
+        "version": __version__,
+        "setting": setting,
+        "comparison": {"runs": list(comparison), "gains": gains(comparison, weights=setting.weights)},
+        "times_seconds": times,
+        "metrics": {name: found.series(name)[1] for name in METRIC_NAMES},
+        "knobs": {spec.role.value: found.knob(spec.role)[1] for spec in setting.specs},
+        "forecasts": [
+            {"track": track, "coverage_ratio": track.coverage_ratio, "error_ratio": track.error_ratio}
+            for track in found.tracks
+        ],
+        "changes": found.changes,
+        "guards": found.guards,
+        "held": [{"reason": reason, "cycles": count} for reason, count in found.reasons],
+        "decisions": [_decision(record) for record in found.records],
+    }
+
+
+def _decision(record: CycleRecord) -> dict[str, Any]:
+    return {
+        "cycle_id": record.cycle_id,
+        "at_seconds": record.at_seconds,
+        "decision": record.decision,
+        "reason": record.reason,
+        "proposal": record.proposal,
+        "findings": () if record.verdict is None else record.verdict.findings,
+        "receipt": record.receipt,
+        "verification": record.verification,
+        "failure": record.failure,
+    }
+
+
+def _replace(path: Path, text: str) -> None:
+    # Whole or not at all: a browser that reloads at the wrong moment sees the former report.
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)

@@ -1,0 +1,32 @@
+"""How the engine is compiled: without the interpreter lock, exact, and cached until any of its sources changes."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function that other compiled functions call."""
+    result: Function = njit(nogil=True, error_model="numpy")(function)
+    return result
+
+
+def cached(function: Function) -> Function:
+    """Compile an entry point and keep it on disk between processes.
+
+    numba notices changes of the file that holds an entry point, not of the files that it calls into. Entry points
+    therefore close over `sources_digest()`, which makes it part of their key in the cache.
+    """
+    result: Function = njit(cache=True, nogil=True, error_model="numpy")(function)
+    return result
+
+
+def sources_digest() -> int:
+    """Return a number that changes with any source of the engine; never 0."""
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    return int.from_bytes(hashlib.sha256(sources).digest()[:7], "big") or 1

@@ -1,0 +1,399 @@
+"""The decision loop: look at the queue, think, dispatch, pause.
+
+A decision sees the tasks that were waiting when it began. It takes time, the more the longer the queue and the more
+machines it compares, and only then do its placements take effect. The next one begins a period after this one began,
+but not before it has ended: that is how latency explodes under load.
+"""
+
+import math
+
+import numpy as np
+
+from tuner.reference.engine.compilation import compiled
+from tuner.reference.engine.heaps import push_event
+from tuner.reference.engine.placement import (
+    NOWHERE,
+    choose_beside,
+    choose_first,
+    choose_gang,
+    count_free,
+    find_shared,
+    find_slot,
+    find_warm,
+    memory_needed,
+)
+from tuner.reference.engine.queues import consider, observe, waiting
+from tuner.reference.engine.state import SORTED, Engine, Happening, Measure, State
+from tuner.reference.engine.timing import pause, reslice, schedule, sync
+from tuner.reference.engine.work import grow, start_gang, start_processing, start_shared
+from tuner.reference.workload import NO_MODEL, Priority, TaskKind
+
+DEPTH = 256
+"""Waiting tasks that one decision looks at, but for FCFS, which looks at all (assumption; real schedulers bound it, too)."""
+
+RELAX_SECONDS = 300.0
+"""Waiting time after which a gang takes scattered accelerators (assumption, after Jeon et al., USENIX ATC 2019)."""
+
+BYPASS_SECONDS = 600.0
+"""Waiting time after which a blocked gang is no longer overtaken by other gangs (assumption)."""
+
+GROW_SECONDS = 600.0
+"""Time that a gang goes on asking for more accelerators (assumption)."""
+
+UNKNOWN_SECONDS = 3600.0
+"""Run time that is expected of tasks without history (assumption: a usual default time limit)."""
+
+PRIORITY, FCFS, EASY, SJF = 0, 1, 2, 3
+FULL, SIMPLIFIED, PRIORITY_ONLY = 0, 1, 2
+NO, BY_TIME, BY_SPACE = 0, 1, 2
+
+
+@compiled
+def begin_decision(s: Engine) -> None:
+    """Begin a decision: take over new settings, note who is waiting, and find how long it takes."""
+    c = s.clock[0]
+    if s.settings[1]["generation"] > s.settings[0]["generation"]:
+        take_over_settings(s)
+    c["computing"] = 1
+    c["decision_started"] = c["now"]
+    c["known"] = c["arrived"]
+    c["decision_at"] = c["now"] + decision_seconds(s)
+
+
+@compiled
+def decision_seconds(s: Engine) -> float:
+    """Return how long a decision about the tasks that wait now takes."""
+    k = s.constants[0]
+    setting = s.settings[0]
+    if setting["mode"] == SIMPLIFIED:
+        return float(k["decision_base_seconds"])
+    looked = s.clock[0]["waiting"][Priority.HIGH] if setting["mode"] == PRIORITY_ONLY else waiting(s)
+    if setting["order"] != FCFS:
+        looked = min(looked, DEPTH)
+    nodes = s.node.size
+    # Three tiers compare zones, then the nodes of one, then the accelerators of one; a flat search compares all.
+    candidates = s.zone.size + nodes / s.zone.size + s.shape[0] if setting["tiers"] == 1 else float(s.gpu.size)
+    per_task = candidates * k["decision_candidate_seconds"]
+    return float(k["decision_base_seconds"] + nodes * k["decision_node_seconds"] + looked * per_task)
+
+
+@compiled
+def take_over_settings(s: Engine) -> None:
+    """Put the next settings in force: reserve accelerators, and give all residents their new slices."""
+    s.settings[0] = s.settings[1]
+    reserve(s)
+    for g in range(s.gpu.size):
+        if s.gpu[g]["n"] > 0:
+            sync(s, g)
+            reslice(s, g)
+            schedule(s, g)
+
+
+@compiled
+def reserve(s: Engine) -> None:
+    """Mark the reserved accelerators: the last ones of each zone, in proportion, so that whole nodes are reserved."""
+    ratio = s.settings[0]["reservation"]
+    for z in range(s.zone.size):
+        first, end = s.zone[z]["first_gpu"], s.zone[z]["end_gpu"]
+        kept = math.floor(ratio * end + 1e-9) - math.floor(ratio * first + 1e-9)
+        for g in range(first, end):
+            s.gpu[g]["reserved"] = 1 if g >= end - kept else 0
+    s.clock[0]["dirty"] = 1
+    s.clock[0]["releases"] += 1
+
+
+@compiled
+def end_decision(s: Engine) -> None:
+    """End a decision: dispatch what fits, pause, and set the time of the next one."""
+    c = s.clock[0]
+    k = s.constants[0]
+    setting = s.settings[0]
+    observe(s, Measure.DECISION, c["now"] - c["decision_started"])
+    c["decisions"] += 1
+    c["computing"] = 0
+    c["decision_at"] = max(c["decision_started"] + setting["period"], c["now"])
+    _forget_failures(s)
+    if c["growing"] > 0:
+        _serve_growing(s)
+    if setting["order"] == SJF and setting["mode"] == FULL:
+        _dispatch_shortest(s)
+    else:
+        _dispatch_in_order(s)
+    c["releases_known"] = c["releases"]
+    simple = setting["mode"] == SIMPLIFIED
+    pause(s, k["pause_base_seconds"] + (0.0 if simple else s.node.size * k["pause_node_seconds"]))
+
+
+@compiled
+def _forget_failures(s: Engine) -> None:
+    """Forget what did not fit, where something may fit by now. Within a decision room only shrinks."""
+    c = s.clock[0]
+    c["gang_blocked"] = 0
+    c["gang_stop"] = 0
+    c["gang_failed"] = s.gpu.size + 1
+    c["shadow"] = math.inf
+    c["extra"] = 0
+    for p in range(3):
+        c["share_failed"][p + 3] = math.inf
+        if c["releases"] != c["releases_known"]:
+            c["share_failed"][p] = math.inf
+
+
+@compiled
+def _serve_growing(s: Engine) -> None:
+    """Give gangs that ask for more half as many accelerators again, beside those they have; or let them ask on."""
+    c = s.clock[0]
+    kept = 0
+    for j in range(c["growing"]):
+        i = s.growing[j]
+        task = s.task[i]
+        if task["state"] != State.RUNNING or c["now"] > (task["started"] + task["ends"]) / 2.0 + GROW_SECONDS:
+            continue
+        need = (task["held"] + 1) // 2
+        count_free(s)
+        if choose_beside(s, i, need):
+            grow(s, i, need)
+        else:
+            s.growing[kept] = i
+            kept += 1
+    c["growing"] = kept
+
+
+@compiled
+def _dispatch_in_order(s: Engine) -> None:
+    """Go through the queue in its order; under strict FCFS stop at the first task that does not fit."""
+    c = s.clock[0]
+    setting = s.settings[0]
+    by_priority = setting["order"] == PRIORITY or setting["mode"] != FULL
+    strict = setting["order"] == FCFS and setting["mode"] == FULL
+    low, normal, high = c["head"][0], c["head"][1], c["head"][2]
+    if setting["mode"] == PRIORITY_ONLY:
+        low = normal = -1
+    if strict:
+        _consider_all(s)
+    looked = 0
+    while looked < DEPTH or strict:
+        low = low if low < c["known"] else -1
+        normal = normal if normal < c["known"] else -1
+        high = high if high < c["known"] else -1
+        i = _first_of(low, normal, high, by_priority)
+        if i < 0:
+            break
+        if i == high:
+            high = s.task[i]["next"]
+        elif i == normal:
+            normal = s.task[i]["next"]
+        else:
+            low = s.task[i]["next"]
+        looked += 1
+        consider(s, i)
+        if not _dispatch(s, i) and strict:
+            break
+
+
+@compiled
+def _first_of(low: int, normal: int, high: int, by_priority: bool) -> int:
+    """Return the next of three waiting tasks, -1 standing for none: by priority, or by number, which is submission."""
+    if by_priority:
+        if high >= 0:
+            return high
+        return normal if normal >= 0 else low
+    first = high
+    if normal >= 0 and (first < 0 or normal < first):
+        first = normal
+    if low >= 0 and (first < 0 or low < first):
+        first = low
+    return first
+
+
+@compiled
+def _consider_all(s: Engine) -> None:
+    """Book that a decision has looked at every task that was waiting when it began."""
+    c = s.clock[0]
+    for i in range(c["unseen"], c["known"]):
+        if s.task[i]["state"] == State.WAITING:
+            consider(s, i)
+    c["unseen"] = c["known"]
+
+
+@compiled
+def _dispatch_shortest(s: Engine) -> None:
+    """Go through the queue by expected run time, then submission."""
+    c = s.clock[0]
+    low, normal, high = c["head"][0], c["head"][1], c["head"][2]
+    count = 0
+    while count < SORTED:
+        low = low if low < c["known"] else -1
+        normal = normal if normal < c["known"] else -1
+        high = high if high < c["known"] else -1
+        i = _first_of(low, normal, high, False)
+        if i < 0:
+            break
+        if i == high:
+            high = s.task[i]["next"]
+        elif i == normal:
+            normal = s.task[i]["next"]
+        else:
+            low = s.task[i]["next"]
+        s.order[count] = i
+        s.keys[count] = expected_seconds(s, i)
+        count += 1
+    ranks = np.argsort(s.keys[:count], kind="mergesort")
+    for j in range(min(count, DEPTH)):
+        i = s.order[ranks[j]]
+        consider(s, i)
+        _dispatch(s, i)
+
+
+@compiled
+def expected_seconds(s: Engine, i: int) -> float:
+    """Return the run time that a task's history predicts."""
+    group = s.group[s.task[i]["group"]]
+    return float(group["service"]) if group["count"] > 0.0 else UNKNOWN_SECONDS
+
+
+@compiled
+def _dispatch(s: Engine, i: int) -> bool:
+    """Start a task if it fits; say whether it was started, or is held back on purpose."""
+    task = s.task[i]
+    if is_held(s, i):
+        return True
+    if task["kind"] == TaskKind.PREPROCESSING:
+        n = find_slot(s, i)
+        if n != NOWHERE:
+            start_processing(s, i, n)
+        return n != NOWHERE
+    if task["exclusive"] == 1:
+        return _dispatch_gang(s, i)
+    return _dispatch_shared(s, i)
+
+
+@compiled
+def is_held(s: Engine, i: int) -> bool:
+    """Say whether a deferrable task is held until the best window that a fresh forecast names.
+
+    It is held for half its patience at most, and never longer than a prediction window.
+    """
+    c = s.clock[0]
+    task = s.task[i]
+    window = s.settings[0]["window"]
+    if task["priority"] != Priority.LOW or s.settings[0]["mode"] != FULL or s.settings[0]["order"] != PRIORITY:
+        return False
+    if not c["now"] < c["window_start"] or c["now"] > c["forecast_at"] + window:
+        return False
+    return bool(c["now"] - task["submit"] < min(task["patience"] / 2.0, window))
+
+
+@compiled
+def _dispatch_gang(s: Engine, i: int) -> bool:
+    c = s.clock[0]
+    task = s.task[i]
+    need = math.ceil(task["gpus"])
+    waited = c["now"] - task["submit"]
+    relaxed = waited > RELAX_SECONDS
+    count_free(s)
+    # A gang that may lie scattered can fit where a smaller one that may not has failed.
+    fits = c["gang_stop"] == 0 and (need < c["gang_failed"] or relaxed)
+    backfill = _may_backfill(s, i, need)
+    if fits and backfill != NO:
+        tiers = s.settings[0]["tiers"] == 1 and s.settings[0]["mode"] != SIMPLIFIED
+        if choose_gang(s, need, task["zone"], relaxed) if tiers else choose_first(s, need):
+            start_gang(s, i, need)
+            c["extra"] -= need if backfill == BY_SPACE else 0
+            return True
+    c["gang_failed"] = min(c["gang_failed"], need)
+    if c["gang_blocked"] == 0:
+        c["gang_blocked"] = 1
+        if s.settings[0]["order"] == EASY:
+            _cast_shadow(s, need)
+    if waited > BYPASS_SECONDS and s.settings[0]["order"] == PRIORITY:
+        c["gang_stop"] = 1
+    return False
+
+
+@compiled
+def _may_backfill(s: Engine, i: int, need: int) -> int:
+    """Say whether a task may take whole accelerators now, although a gang before it is blocked.
+
+    Under EASY it may when it is expected to end before the blocked gang can start, or when it takes accelerators that
+    the gang will not need. Other orders let gangs pass (bounded by `BYPASS_SECONDS`).
+    """
+    c = s.clock[0]
+    if s.settings[0]["order"] != EASY or c["gang_blocked"] == 0:
+        return BY_TIME
+    if c["now"] + expected_seconds(s, i) <= c["shadow"]:
+        return BY_TIME
+    return BY_SPACE if need <= c["extra"] else NO
+
+
+@compiled
+def _cast_shadow(s: Engine, need: int) -> None:
+    """Find when the blocked gang is expected to start, and how many accelerators will then be left over.
+
+    Lifka, "The ANL/IBM SP scheduling system" (1995). Where gangs lie is ignored; those that overrun their prediction
+    are expected to take half of their age again.
+    """
+    c = s.clock[0]
+    free, busy = 0, 0
+    for g in range(s.gpu.size):
+        owner = s.gpu[g]["owner"]
+        if s.gpu[g]["reserved"] == 0 and owner < 0 and s.gpu[g]["n"] == 0:
+            free += 1
+        elif s.gpu[g]["reserved"] == 0 and owner >= 0:
+            age = c["now"] - s.task[owner]["started"]
+            left = expected_seconds(s, owner) * s.task[owner]["penalty"] - age
+            s.keys[busy] = c["now"] + max(left, age / 2.0)
+            busy += 1
+    if free + busy < need:
+        # It waits for shared accelerators, whose end nobody predicts: nothing may be opened meanwhile.
+        c["shadow"] = -math.inf
+        c["extra"] = 0
+        return
+    ends = np.sort(s.keys[:busy])
+    at = max(need - free, 0)
+    c["shadow"] = ends[at - 1] if at > 0 else c["now"]
+    while at < busy and ends[at] <= c["shadow"]:
+        at += 1
+    c["extra"] = free + at - need
+
+
+@compiled
+def _dispatch_shared(s: Engine, i: int) -> bool:
+    c = s.clock[0]
+    task = s.task[i]
+    p = task["priority"]
+    if task["model"] != NO_MODEL:
+        g = find_warm(s, i)
+        if g != NOWHERE:
+            start_shared(s, i, g)
+            return True
+    need = memory_needed(s, i)
+    if need >= min(c["share_failed"][p], c["share_failed"][p + 3]):
+        return False
+    # A blocked gang comes first on empty accelerators, except that protected tasks wait for nobody.
+    backfill = BY_TIME if c["gang_blocked"] == 0 or p == Priority.HIGH else NO
+    if backfill == NO and s.settings[0]["order"] == EASY:
+        backfill = _may_backfill(s, i, 1)
+    g = find_shared(s, i, backfill != NO)
+    if g == NOWHERE:
+        # Nothing frees this room but a release, unless it was only this model or a blocked gang that stood in the way.
+        lasting = backfill != NO and (task["model"] == NO_MODEL or s.model[task["model"]]["places"] == 0)
+        c["share_failed"][p if lasting else p + 3] = need
+        return False
+    if backfill == BY_SPACE and s.gpu[g]["n"] == 0:
+        c["extra"] -= 1
+    start_shared(s, i, g)
+    return True
+
+
+@compiled
+def submit(s: Engine, i: int) -> None:
+    """Book a task that has just been submitted, and when it will be given up."""
+    c = s.clock[0]
+    task = s.task[i]
+    c["submitted"][task["kind"] * 3 + task["priority"]] += 1
+    c["asked"][task["kind"]] += task["gpus"]
+    if task["model"] != NO_MODEL:
+        s.model[task["model"]]["arrivals"] += 1.0
+    if task["patience"] < math.inf:
+        push_event(s, task["submit"] + task["patience"], Happening.ABANDON, i)

@@ -1,0 +1,111 @@
+"""Repeat a decision from the journal alone, and compare it with what was decided then, bit for bit.
+
+What a search reads is kept as it was (`SearchInputs`). What the judge reads stands in the cycle's record, but for a
+few values and the policy of that day, which are kept beside the search's inputs.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+
+from tuner.errors import ConfigError, JournalError
+from tuner.judge.case import Case
+from tuner.judge.gate import judge
+from tuner.propose.inputs import SearchInputs
+from tuner.propose.search import search
+from tuner.record.encoding import encode
+from tuner.record.journal import Journal
+from tuner.settings.model import Policy
+from tuner.values.stages import CycleRecord, Proposal
+
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Result of repeating a decision.
+
+    Attributes:
+        equal: Whether every bit of proposal and verdict is the same.
+        sentence: What was compared, and what differs.
+    """
+
+    equal: bool
+    sentence: str
+
+
+def pack(inputs: SearchInputs, case: Case, *, policy: Policy) -> bytes:
+    """Return what is needed to repeat a decision, beside its record: a JSON text, then the search's inputs."""
+    beside = {
+        "policy": policy.model_dump(mode="json", exclude_defaults=True),
+        "trust": case.trust,
+        "last_change_at_seconds": case.last_change_at_seconds,
+        "on_trial": case.on_trial,
+    }
+    text = json.dumps(beside, allow_nan=False, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(text)) + text + inputs.to_bytes()
+
+
+def replay_decision(journal: Journal, cycle_id: int) -> Replayed:
+    """Search and judge again with what a cycle knew.
+
+    Raises:
+        ConfigError: There is no such cycle, or it did not search.
+        JournalError: What it knew cannot be read.
+    """
+    record, packed = journal.record(cycle_id), journal.inputs(cycle_id)
+    if record is None:
+        raise ConfigError(f"cycle {cycle_id} is not in {journal.path}; `clocktuner history` lists those that are")
+    if packed is None or record.proposal is None or record.verdict is None:
+        raise ConfigError(
+            f"cycle {cycle_id} did not search ({record.decision}: {record.reason}), so nothing can be repeated"
+        )
+    inputs, case = _unpack(packed, record)
+    proposal = search(inputs)
+    differing = _differing(proposal, record.proposal)
+    if differing:
+        return Replayed(equal=False, sentence=f"cycle {cycle_id}: the search now gives another {', '.join(differing)}")
+    verdict = judge(case)
+    if encode(verdict) != encode(record.verdict):
+        return Replayed(
+            equal=False,
+            sentence=f"cycle {cycle_id}: the judge now says {verdict.decision}, then {record.verdict.decision}",
+        )
+    return Replayed(
+        equal=True,
+        sentence=f"cycle {cycle_id}: repeated bit for bit: {proposal.trials} candidates, "
+        f"score {proposal.score:+.4f}, {verdict.decision}",
+    )
+
+
+def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
+    if record.observation is None or record.proposal is None:
+        raise JournalError(f"cycle {record.cycle_id} has search inputs but no observation; the journal is damaged")
+    try:
+        (length,) = _LENGTH.unpack_from(packed)
+        beside = json.loads(packed[_LENGTH.size : _LENGTH.size + length])
+        policy = Policy.model_validate(beside["policy"])
+        inputs = SearchInputs.from_bytes(packed[_LENGTH.size + length :])
+    except (struct.error, ValueError, KeyError) as error:
+        raise JournalError(f"what cycle {record.cycle_id} knew cannot be read: {error}") from error
+    case = Case(
+        proposal=record.proposal,
+        observation=record.observation,
+        forecast=record.forecast,
+        at_seconds=record.observation.at_seconds,
+        specs=inputs.specs,
+        required=tuple(policy.mapped_metrics),
+        settings=policy.cycle,
+        tuner_mode=policy.mode,
+        trust=beside["trust"],
+        max_clock_skew_seconds=policy.source.max_clock_skew_seconds,
+        last_change_at_seconds=beside["last_change_at_seconds"],
+        on_trial=beside["on_trial"],
+        choices=inputs.choices,
+    )
+    return inputs, case
+
+
+def _differing(now: Proposal, then: Proposal) -> tuple[str, ...]:
+    """Name the fields that differ, compared as the journal writes them: every bit of a float, NaN equal to NaN."""
+    return tuple(name for name in Proposal.__slots__ if encode((getattr(now, name),)) != encode((getattr(then, name),)))

@@ -1,0 +1,110 @@
+"""When to search: because the load has moved or time has passed, never because the clock ticked."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tuner.settings.model import CycleSettings
+from tuner.values.context import TASK_CLASSES
+from tuner.values.metrics import METRIC_INDEX
+from tuner.values.stages import FloatArray, Forecast, Observation
+
+_LOOK_AHEAD_SECONDS: Final = 900.0
+"""The context is what is expected over 15 minutes, the lead at which forecasts are scored."""
+
+_PSEUDO_TASKS: Final = 20.0
+"""Added to every count, so that the noise of a few tasks does not look like a moved load (assumption)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Whether to search, and why.
+
+    Attributes:
+        search: Whether to search in this cycle.
+        reason: One sentence with the value and the limit.
+    """
+
+    search: bool
+    reason: str
+
+
+def context_vector(observation: Observation, forecast: Forecast) -> FloatArray:
+    """Describe the load on a log scale, so that differences read as relative changes.
+
+    Args:
+        observation: What is.
+        forecast: What is expected; its medians smooth out the noise of single minutes.
+
+    Returns:
+        Shape (6,): expected tasks of each class over 15 minutes, tasks waiting, demand pending, share allocated; what
+        is not known counts as 0.
+    """
+    steps = max(1, round(_LOOK_AHEAD_SECONDS / forecast.step_seconds))
+
+    def expected(name: str) -> float:
+        return float(forecast[name][:steps, 1].mean()) if name in forecast.names else math.nan
+
+    tasks = [expected(f"arrivals_per_second:{kind}") * _LOOK_AHEAD_SECONDS for kind in TASK_CLASSES]
+    if not np.isfinite(tasks).any():
+        tasks[0] = expected("tasks_completed_per_second") * _LOOK_AHEAD_SECONDS
+    counts = np.nan_to_num(np.array([*tasks, expected("queue_length")]), nan=0.0)
+    pending = observation.metrics[METRIC_INDEX["pending_demand_ratio"]]
+    allocated = 1 - observation.metrics[METRIC_INDEX["resource_idle_ratio"]]
+    shares = np.nan_to_num(np.array([pending, allocated]), nan=0.0)
+    return np.concatenate([np.log(np.maximum(counts, 0.0) + _PSEUDO_TASKS), np.log1p(np.maximum(shares, 0.0))])
+
+
+def distance(first: FloatArray, second: FloatArray) -> float:
+    """Return how far two contexts lie apart: the largest change of any component, as a log-ratio; >= 0."""
+    return float(np.abs(first - second).max())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHistory:
+    """What is remembered of searches.
+
+    Attributes:
+        searched_at_seconds: When the last one ran; NaN before the first.
+        context: Context of the last one; empty before the first, and after a change was promoted.
+        searches: How many ran.
+        changed_at_seconds: When a setting was last changed; NaN where it never was.
+    """
+
+    searched_at_seconds: float = math.nan
+    context: tuple[float, ...] = ()
+    searches: int = 0
+    changed_at_seconds: float = math.nan
+
+
+def should_search(
+    history: SearchHistory, context: FloatArray, *, at_seconds: float, settings: CycleSettings
+) -> Trigger:
+    """Say whether the load has moved far enough, or time enough has passed, for a new search."""
+    forbidden = _forbidden(history, at_seconds=at_seconds, settings=settings)
+    if forbidden:
+        return Trigger(search=False, reason=forbidden)
+    if math.isnan(history.searched_at_seconds):
+        return Trigger(search=True, reason="first search")
+    if not history.context:
+        return Trigger(search=True, reason="the last change was settled; there may be more to gain")
+    return _due(history, context, at_seconds=at_seconds, settings=settings)
+
+
+def _forbidden(history: SearchHistory, *, at_seconds: float, settings: CycleSettings) -> str:
+    if settings.max_searches is not None and history.searches >= settings.max_searches:
+        return f"{history.searches} searches made, the limit is {settings.max_searches}"
+    cooling = history.changed_at_seconds + settings.cooldown_seconds - at_seconds
+    return f"cooling down for another {cooling:.0f} s after the last change" if cooling > 0 else ""
+
+
+def _due(history: SearchHistory, context: FloatArray, *, at_seconds: float, settings: CycleSettings) -> Trigger:
+    age, limit = at_seconds - history.searched_at_seconds, settings.retune_after_seconds
+    if age >= limit:
+        return Trigger(search=True, reason=f"last search is {age:.0f} s old, the limit is {limit:g} s")
+    moved, limit = distance(context, np.array(history.context)), settings.context_shift
+    if moved >= limit:
+        return Trigger(search=True, reason=f"load moved by {moved:.2f} (log-ratio), over {limit:g}")
+    return Trigger(search=False, reason=f"load moved by {moved:.2f} (log-ratio) since the last search, under {limit:g}")

@@ -1,0 +1,402 @@
+"""The physics of the twin, compiled.
+
+Four groups of work (see `workload.GROUPS`) flow through one cluster, step by step:
+
+* Decisions are made every `period`, or back to back where one takes longer; each stops the accelerators for a moment.
+* Training holds whole accelerators. Inference shares what is left of them: `m` requests that fall at random on `f`
+  accelerators keep `f (1 - exp(-m / f))` of them busy, and each runs as fast as its turn comes (processor sharing).
+* A shared accelerator turns from resident to resident after each slice `s` and loses `c / (s + c)` at it; a lone
+  resident loses nothing.
+* Models fade from memory. If the arrival rates of models are exponentially distributed, a model had no arrival within a
+  window `W` with the probability `1 / (1 + rate W / models)` (the Laplace transform of that distribution), and an
+  arrival finds its model cold with the square of it; what is kept warm displaces work. Foresight fades with the horizon.
+* Open work may occupy `1 - reservation` of the capacity, protected work all of it.
+* Within a step each group relaxes exponentially towards its balance, so that tasks far shorter than a step are exact.
+* Around the fluid's path the occupied capacity fluctuates; who finds no room waits, with the probability of Halfin and
+  Whitt, "Heavy-traffic limits for queues with many exponential servers", Operations Research 29 (1981), and with the
+  variance of a transient that starts from a known state.
+
+Cost depends on steps and groups, never on the number of tasks or nodes. Groups are columns: 0 pre-processing,
+1 training, 2 open inference, 3 protected inference.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from tuner.values.stages import FloatArray
+
+GROUP_COUNT: Final = 4
+TRAINING: Final = 1
+INFERENCE: Final = 2
+PROTECTED: Final = 3
+
+# Columns of a setting, in the order of `Role`.
+SLICE: Final = 0
+WINDOW: Final = 1
+PERIOD: Final = 2
+RESERVATION: Final = 3
+
+# Rows of a state: what a scenario starts from.
+RECENT: Final = 0
+RUNNING: Final = 1
+WAITING: Final = 2
+SERVICE: Final = 3
+DEMAND: Final = 4
+
+OUTPUTS: Final = 15
+"""What a simulation gives: the 13 metrics, the mean time of a decision, and the share of cold starts."""
+
+FULL: Final = 0
+SIMPLIFIED: Final = 1
+PRIORITY_ONLY: Final = 2
+
+SIMPLIFIED_DECISION_RATIO: Final = 0.3
+"""Time of a decision in the simplified mode over that in the full one (assumption: places are not scored)."""
+FLOW_SECONDS: Final = 600.0
+"""Time over which a queue's arrivals are averaged to tell how long its head has waited."""
+P95_TAIL: Final = 0.05
+BISECTIONS: Final = 22
+"""Halvings of the logarithm of a wait between 1 ms and 10^6 s: a relative error of 1e-5."""
+
+# Columns of a part: a group of starts that waited alike.
+WEIGHT: Final = 0
+LOW: Final = 1
+WIDTH: Final = 2
+PROBABILITY: Final = 3
+EXCESS: Final = 4
+_PART_FIELDS: Final = 5
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def waiting_probability(beta: float) -> float:
+    """Return the probability of finding no room, `beta` deviations below full (Halfin and Whitt, 1981, eq. 2.3)."""
+    if beta <= 0.0:
+        return 1.0
+    if beta > 8.0:
+        return 0.0
+    normal = 0.5 * (1.0 + math.erf(beta / math.sqrt(2.0)))
+    return 1.0 / (1.0 + math.sqrt(2.0 * math.pi) * beta * normal * math.exp(0.5 * beta * beta))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def wait_beyond(seconds: float, part: FloatArray) -> float:
+    """Return the probability that a start of one part waited longer than a time.
+
+    A part is uniform in [low, low + width], and with its probability an exponential excess on top of the middle.
+    """
+    flat = min(max((part[LOW] + part[WIDTH] - seconds) / max(part[WIDTH], 1e-9), 0.0), 1.0)
+    beyond = seconds - part[LOW] - 0.5 * part[WIDTH]
+    tail = 1.0 if beyond <= 0.0 else math.exp(-beyond / max(part[EXCESS], 1e-9))
+    return float((1.0 - part[PROBABILITY]) * flat + part[PROBABILITY] * tail)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def wait_quantile(parts: FloatArray) -> float:
+    """Return the time that 95 % of the starts in all parts waited at most; 0 where nothing started."""
+    total = parts[:, WEIGHT].sum()
+    if total <= 0.0:
+        return 0.0
+    low, high = math.log(1e-3), math.log(1e6)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        seconds = math.exp(middle)
+        beyond = 0.0
+        for index in range(parts.shape[0]):
+            if parts[index, WEIGHT] > 0.0:
+                beyond += parts[index, WEIGHT] * wait_beyond(seconds, parts[index])
+        if beyond > P95_TAIL * total:
+            low = middle
+        else:
+            high = middle
+    return math.exp(0.5 * (low + high))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def decide(queued: float, knobs: FloatArray, mode: int, theta: FloatArray) -> tuple[float, float, float]:
+    """Return how long a decision takes, how far two lie apart, and the share of time that they stop work for."""
+    decision = theta[2] + theta[3] * queued
+    if mode == SIMPLIFIED:
+        decision *= SIMPLIFIED_DECISION_RATIO
+    if math.isnan(knobs[PERIOD]):
+        return decision, decision, 0.0
+    period = max(knobs[PERIOD], decision)
+    return decision, period, min(theta[4] / period, 0.9)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def warm(rate: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, float]:
+    """Return the share of inference starts that are cold, and the share of the capacity that warmth displaces."""
+    if math.isnan(knobs[WINDOW]):
+        return 0.0, 0.0
+    kept = 1.0 / (1.0 + rate * knobs[WINDOW] / theta[5])
+    # Arrivals come to popular models: their mixture is the size-biased one, a gamma of shape two.
+    remembered = (1.0 - kept * kept) * math.exp(-knobs[WINDOW] / theta[7])
+    return 1.0 - remembered, theta[6] * (1.0 - kept)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def share(requests: float, free: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, float, float]:
+    """Return busy accelerators, co-residents that a request meets, and the share of busy time lost to switching.
+
+    Args:
+        requests: Requests that share.
+        free: Accelerators that training leaves.
+        knobs: The setting.
+        theta: The parameters.
+    """
+    if requests <= 1e-9:
+        return 0.0, 0.0, 0.0
+    ground = max(free / theta[1], 1e-6)
+    density = requests / ground
+    busy = ground * (1.0 - math.exp(-density))
+    if math.isnan(knobs[SLICE]):
+        return busy, density, 0.0
+    # Of the busy accelerators, density / (exp(density) - 1) have a lone resident.
+    alone = density / math.expm1(density) if density > 1e-6 else 1.0
+    return busy, density, theta[0] / (knobs[SLICE] + theta[0]) * (1.0 - alone)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def admit(
+    start: FloatArray, keep: FloatArray, grow: FloatArray, tasks: FloatArray, demand: FloatArray, usable: float,
+    reserved: float, busy_ratio: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Cut what would start down to what finds room, protected work first, training last.
+
+    Inference needs memory on shared accelerators: its demand. Training needs whole ones: what inference leaves when it
+    is spread as it is now, `busy_ratio` accelerators a request.
+
+    Returns:
+        Accelerators left over for training, for open and for protected inference.
+    """
+    training = tasks[TRAINING] * keep[TRAINING] * demand[TRAINING]
+    ceiling = (1.0 - reserved) * usable
+    protected = tasks[PROTECTED] * keep[PROTECTED]
+    inference = tasks[INFERENCE] * keep[INFERENCE]
+    room = max(usable - training - (protected + inference) * demand[INFERENCE], 0.0)
+    start[PROTECTED] = limited(start[PROTECTED], grow[PROTECTED] * demand[PROTECTED], room)
+    protected += start[PROTECTED] * grow[PROTECTED]
+    protected_room = max(room - start[PROTECTED] * grow[PROTECTED] * demand[PROTECTED], 0.0)
+    room = max(min(ceiling - training - inference * demand[INFERENCE], protected_room), 0.0)
+    start[INFERENCE] = limited(start[INFERENCE], grow[INFERENCE] * demand[INFERENCE], room)
+    inference += start[INFERENCE] * grow[INFERENCE]
+    open_room = room - start[INFERENCE] * grow[INFERENCE] * demand[INFERENCE]
+    room = max(min(ceiling - inference * busy_ratio, usable - (inference + protected) * busy_ratio) - training, 0.0)
+    start[TRAINING] = limited(start[TRAINING], grow[TRAINING] * demand[TRAINING], room)
+    return room - start[TRAINING] * grow[TRAINING] * demand[TRAINING], open_room, protected_room
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def limited(start: float, need: float, room: float) -> float:
+    """Return the rate of starts, each of which needs some room, that a room allows."""
+    return start if start * need <= room else room / need
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fluctuation(room: float, variance: float, drain: float) -> tuple[float, float]:
+    """Return the probability that chance has filled a room, and how long it then takes to drain.
+
+    Args:
+        room: Accelerators that are free on the fluid's path.
+        variance: Variance of those that are occupied.
+        drain: Accelerators that are freed a second.
+    """
+    if variance <= 1e-12 or drain <= 1e-12:
+        return (0.0 if room > 0.0 else 1.0), 0.0
+    deviation = math.sqrt(variance)
+    beta = room / deviation
+    return waiting_probability(beta), deviation / drain / max(beta, 0.5)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def simulate(
+    arrivals: FloatArray,
+    state: FloatArray,
+    capacity: float,
+    cold_seconds: float,
+    step: float,
+    knobs: FloatArray,
+    mode: int,
+    theta: FloatArray,
+    parts: FloatArray,
+    protected_parts: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Play one candidate on one scenario and write what comes of it to `out`.
+
+    Args:
+        arrivals: Tasks a second, shape (steps, 4).
+        state: Arrivals before the start, running and waiting tasks, run times and demands, shape (5, 4).
+        capacity: Accelerators.
+        cold_seconds: Time that a cold start takes.
+        step: Length of a step in seconds.
+        knobs: Shape (4,), in the order of `Role`; NaN where absent.
+        mode: FULL, SIMPLIFIED or PRIORITY_ONLY.
+        theta: Parameters in their units, shape (P,).
+        parts: Scratch of shape (steps * 4, 5).
+        protected_parts: Scratch of shape (steps * 2, 5).
+        out: The 13 metrics in catalogue order, the mean time of a decision and the share of cold starts, shape (15,).
+    """
+    steps = arrivals.shape[0]
+    reserved = 0.0 if math.isnan(knobs[RESERVATION]) else min(max(knobs[RESERVATION], 0.0), 0.99)
+    service, demand = state[SERVICE], state[DEMAND]
+    flow, tasks, queue = state[RECENT].copy(), state[RUNNING].copy(), state[WAITING].copy()
+    stay, keep, grow = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.empty(GROUP_COUNT)
+    start = np.empty(GROUP_COUNT)
+    deciding = chills = 0.0
+    latency = idle = useful = overhead = queued = pending = remaining = ran = completed = submitted = left = 0.0
+
+    for index in range(steps):
+        rate = arrivals[index]
+        decision, period, paused = decide(queue.sum(), knobs, mode, theta)
+        cold, displaced = warm(rate[INFERENCE] + rate[PROTECTED], knobs, theta)
+        usable = capacity * max(1.0 - theta[8] - displaced, 0.05)
+        requests = tasks[INFERENCE] + tasks[PROTECTED]
+        free = max(usable - tasks[TRAINING] * demand[TRAINING], 1.0)
+        busy, others, switching = share(requests, free, knobs, theta)
+        speed = 1.0 - paused
+        slowness = 1.0 + theta[11] * (requests / busy - 1.0) if busy > 0.0 else 1.0
+
+        for group in range(GROUP_COUNT):
+            if group >= INFERENCE:
+                stay[group] = service[group] * theta[10] * slowness / (speed * (1.0 - switching)) + cold * cold_seconds
+            else:
+                stay[group] = service[group] * (theta[9] if group == TRAINING else 1.0) / speed
+            stay[group] = max(stay[group], 1e-3)
+            keep[group] = math.exp(-step / stay[group])
+            grow[group] = stay[group] * (1.0 - keep[group])
+            start[group] = rate[group] + queue[group] / step
+            if mode == PRIORITY_ONLY and group != PROTECTED:
+                start[group] = 0.0
+        busy_ratio = max(busy / requests, demand[INFERENCE]) if requests > 1e-9 else 1.0
+        rooms = admit(start, keep, grow, tasks, demand, usable, reserved, busy_ratio)
+
+        # Fluctuations around the path since its start: of memory among inference, of accelerators among all.
+        all_variance = memory_variance = protected_variance = drain = memory_drain = 0.0
+        for group in range(1, GROUP_COUNT):
+            held = tasks[group] * keep[group] + start[group] * grow[group]
+            size = demand[group] if group == TRAINING else busy_ratio
+            variance = theta[12] * held * (1.0 - math.exp(-2.0 * (index + 0.5) * step / stay[group]))
+            all_variance += variance * size * size
+            drain += held * size / stay[group]
+            if group >= INFERENCE:
+                memory_variance += variance * demand[group] * demand[group]
+                memory_drain += held * demand[group] / stay[group]
+            if group == PROTECTED:
+                protected_variance = variance * demand[group] * demand[group]
+
+        for group in range(GROUP_COUNT):
+            # The head of a queue has waited for as long as the whole queue took to arrive.
+            flow[group] += (rate[group] - flow[group]) * min(step / FLOW_SECONDS, 1.0)
+            standing = queue[group] / max(flow[group], start[group], 1e-9) if queue[group] > 0.0 else 0.0
+            probability = excess = 0.0
+            if group == TRAINING:
+                probability, excess = fluctuation(rooms[0] - max(demand[group] - 1.0, 0.0), all_variance, drain)
+            elif group == INFERENCE:
+                probability, excess = fluctuation(rooms[1], memory_variance, memory_drain)
+            elif group == PROTECTED:
+                probability, excess = fluctuation(rooms[2], protected_variance, memory_drain)
+            # A standing queue already holds what fluctuations would add.
+            excess = max(excess - standing, 0.0)
+            part = parts[index * GROUP_COUNT + group]
+            part[WEIGHT] = start[group] * step
+            part[LOW] = decision + 0.5 * standing
+            part[WIDTH] = period + standing
+            part[PROBABILITY] = probability
+            part[EXCESS] = excess
+            if group == PROTECTED:
+                turns = theta[15] * others * (knobs[SLICE] + theta[0]) if not math.isnan(knobs[SLICE]) else 0.0
+                slowed = turns + theta[16] * service[group] * max(slowness / (speed * (1.0 - switching)) - 1.0, 0.0)
+                meeting = 1.0 - (1.0 - probability) * math.exp(-others)
+                for chilled in range(2):
+                    view = protected_parts[2 * index + chilled]
+                    view[:] = part
+                    view[WEIGHT] *= cold if chilled == 1 else 1.0 - cold
+                    view[LOW] += cold_seconds if chilled == 1 else 0.0
+                    view[PROBABILITY] = meeting
+                    view[EXCESS] = (slowed + probability * excess) / max(meeting, 1e-9)
+
+            # Patience runs out for those who wait.
+            fluctuating = start[group] * probability * excess
+            patience = theta[13] if group == TRAINING else theta[14]
+            leaving = min(1.0, step / patience) * queue[group]
+            left += leaving + fluctuating / patience * step
+            submitted += rate[group] * step
+            held = tasks[group] * keep[group] + start[group] * grow[group]
+            completed += max(tasks[group] + start[group] * step - held, 0.0)
+            queue[group] = max(queue[group] + (rate[group] - start[group]) * step - leaving, 0.0)
+            tasks[group] = held
+            waits = queue[group] + start[group] * (0.5 * period + decision) + fluctuating
+            queued += waits
+            pending += demand[group] * waits
+            remaining += held * stay[group]
+            ran += held
+
+        training = tasks[TRAINING] * demand[TRAINING]
+        loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
+        latency += 0.99 * period + decision
+        deciding += decision
+        chills += cold
+        idle += max(1.0 - (training + busy) / capacity, 0.0)
+        useful += training * speed + max(busy - loading, 0.0) * speed * (1.0 - switching)
+        overhead += (training + busy) * paused + max(busy - loading, 0.0) * switching + loading
+
+    out[0] = latency / steps
+    out[1] = idle / steps
+    out[2] = min(max(useful / (steps * capacity), 0.0), 1.0)
+    out[3] = queued / steps
+    out[4] = wait_quantile(parts)
+    out[5] = completed / (steps * step)
+    out[6] = min(left / max(submitted, 1e-9), 1.0)
+    out[7] = remaining / max(ran, 1e-9)
+    # Shapes only: the level of heat and power comes from observations.
+    out[8] = 25.0 + 45.0 * out[2]
+    out[9] = 0.35 + 0.65 * out[2]
+    out[10] = pending / (steps * capacity)
+    out[11] = min(overhead / (steps * capacity), 1.0)
+    out[12] = wait_quantile(protected_parts)
+    out[13] = deciding / steps
+    out[14] = chills / steps
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def simulate_all(
+    arrivals: FloatArray,
+    state: FloatArray,
+    capacity: FloatArray,
+    cold_seconds: FloatArray,
+    step: float,
+    knobs: FloatArray,
+    mode: int,
+    theta: FloatArray,
+    paired: bool,  # noqa: FBT001 - numba has no keyword-only arguments.
+) -> FloatArray:
+    """Play every setting on every scenario; shape (settings, scenarios, 15).
+
+    With `paired`, row i of `knobs` is the setting of scenario i and rows of `theta` are variants: shape
+    (variants, scenarios, 15). Otherwise row i of `theta` belongs to scenario i and every row of `knobs` is played.
+    """
+    scenarios, steps = arrivals.shape[0], arrivals.shape[1]
+    rows = theta.shape[0] if paired else knobs.shape[0]
+    out = np.empty((rows, scenarios, 15))
+    parts = np.zeros((steps * GROUP_COUNT, _PART_FIELDS))
+    protected_parts = np.zeros((steps * 2, _PART_FIELDS))
+    for row in range(rows):
+        for scenario in range(scenarios):
+            simulate(
+                arrivals[scenario],
+                state[scenario],
+                capacity[scenario],
+                cold_seconds[scenario],
+                step,
+                knobs[scenario] if paired else knobs[row],
+                mode,
+                theta[row] if paired else theta[scenario],
+                parts,
+                protected_parts,
+                out[row, scenario],
+            )
+    return out

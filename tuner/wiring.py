@@ -1,0 +1,126 @@
+"""The composition root: one place knows which classes stand behind the ports, and puts the loop together."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.apply.actuator import Actuator
+from tuner.apply.http import HttpActuator
+from tuner.apply.null import NoActuator
+from tuner.cycle import Cycle
+from tuner.forecast.stage import Forecasting
+from tuner.judge.guards import GUARDS
+from tuner.observe.observer import Observer
+from tuner.observe.source import Source
+from tuner.record.exporter import Exporter
+from tuner.record.journal import Journal
+from tuner.settings.model import HttpActuator as HttpActuatorSettings
+from tuner.settings.model import Policy
+from tuner.twin import model
+from tuner.twin.calibration import Calibrator
+from tuner.values.stages import Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The loop, put together."""
+
+    policy: Policy
+    source: Source
+    observer: Observer
+    actuator: Actuator
+    forecasting: Forecasting
+    calibrator: Calibrator
+    journal: Journal
+    metrics: Exporter
+    cycle: Cycle
+
+    def warm_up(self) -> None:
+        """Compile the kernels, so that no cycle has to wait for them."""
+        model.warm_up()
+
+    def close(self) -> None:
+        """Close the journal; the scheduler keeps its settings."""
+        self.journal.close()
+
+
+def assemble(
+    policy: Policy,
+    *,
+    source: Source | None = None,
+    actuator: Actuator | None = None,
+    clock: Callable[[], float] | None = time.monotonic,
+) -> Parts:
+    """Put the loop together for a policy.
+
+    Args:
+        policy: What to look after, and how.
+        source: Where to read, instead of what the policy says.
+        actuator: What to write to, instead of what the policy says.
+        clock: Monotonic seconds, for deadlines; None in replays, where budgets count trials so that a seed gives the
+            same decisions on any machine.
+
+    Raises:
+        JournalError: The journal cannot be opened for writing.
+    """
+    source = source or source_of(policy)
+    actuator = actuator or actuator_of(policy)
+    observer = Observer(source, policy)
+    forecasting = Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
+    calibrator = Calibrator()
+    journal = Journal(Path(policy.journal.path))
+    metrics = Exporter(
+        cluster=policy.cluster,
+        policy=policy.name,
+        specs=policy.knob_specs(),
+        guards=[guard.__name__ for guard in GUARDS],
+        mode=policy.mode.value,
+        extra_labels=policy.source.labels,
+    )
+    cycle = Cycle(
+        policy=policy,
+        observer=observer,
+        actuator=actuator,
+        forecasting=forecasting,
+        calibrator=calibrator,
+        journal=journal,
+        metrics=metrics,
+        hand_over=_hand_over(policy, actuator),
+        deadline_clock=clock,
+    )
+    return Parts(
+        policy=policy,
+        source=source,
+        observer=observer,
+        actuator=actuator,
+        forecasting=forecasting,
+        calibrator=calibrator,
+        journal=journal,
+        metrics=metrics,
+        cycle=cycle,
+    )
+
+
+def source_of(policy: Policy) -> Source:
+    """Return the source that a policy names."""
+    if policy.source.kind == "scrape":
+        from tuner.observe.scrape import ScrapeSource
+
+        return ScrapeSource(policy.source)
+    from tuner.observe.prometheus import PrometheusSource
+
+    return PrometheusSource(policy.source)
+
+
+def actuator_of(policy: Policy) -> Actuator:
+    """Return the actuator that a policy names."""
+    if isinstance(policy.actuator, HttpActuatorSettings):
+        return HttpActuator(policy.actuator, policy.knobs)
+    return NoActuator(policy.knobs)
+
+
+def _hand_over(policy: Policy, actuator: Actuator) -> Callable[[Forecast], None] | None:
+    if isinstance(actuator, HttpActuator) and isinstance(policy.actuator, HttpActuatorSettings):
+        return actuator.send_forecast if policy.actuator.forecast_url else None
+    return None
