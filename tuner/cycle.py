@@ -16,10 +16,11 @@ from typing import Final
 
 from tuner import logs
 from tuner.apply.actuator import Actuator, Current
+from tuner.apply.native import settle
 from tuner.errors import ActuatorUnavailable, ChangeConflicted, TunerError
 from tuner.forecast.stage import Forecasting
 from tuner.heal import resolve
-from tuner.judge.case import Case
+from tuner.judge.case import Case, required_metrics
 from tuner.judge.gate import judge
 from tuner.memory import STATE_NAME, Memory, OnTrial
 from tuner.observe.observer import Observer
@@ -30,7 +31,7 @@ from tuner.record.journal import Intent, Journal
 from tuner.replaying import pack
 from tuner.retune import context_vector, should_search
 from tuner.settings.model import Policy
-from tuner.trials import begin, look
+from tuner.trials import ANCHORS, begin, look
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
@@ -297,13 +298,14 @@ class Cycle:
             forecast=forecast,
             at_seconds=observation.at_seconds,
             specs=self._specs,
-            required=tuple(self._policy.mapped_metrics),
+            required=required_metrics(self._policy),
             settings=self._policy.cycle,
             tuner_mode=self._policy.mode,
             trust=self._calibrator.trust_ratio,
             max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds,
             last_change_at_seconds=None if math.isnan(changed) else changed,
             on_trial=None if on_trial is None else on_trial.trial.change_cycle_id,
+            anchors=len(self._calibrator.anchors(ANCHORS)[0]),
             choices=self._policy.knob_choices(),
         )
 
@@ -347,10 +349,12 @@ class Cycle:
                 self._memory = replace(self._settle(draft), known_good=on_trial.trial.after)
                 score = verification.observed_score
                 self._journal.remember(on_trial.context, on_trial.trial.after, score=score, at_seconds=draft.at_seconds)
+            case Step.KEEP:
+                self._memory = self._settle(draft)
             case Step.ROLL_BACK:
                 reason = verification.reason
                 self._change(draft, on_trial.trial.before, action="roll_back", reason=reason, then=self._settled)
-        if verification.outcome in (Outcome.SUCCESSFUL, Outcome.FAILED):
+        if verification.outcome is not Outcome.ERROR:
             self._calibrator.realised(
                 verification.expected_score, verification.observed_score, noise=verification.score_error
             )
@@ -377,6 +381,8 @@ class Cycle:
         observation = draft.observation
         if observation is None or observation.knobs is None:
             raise ActuatorUnavailable("the settings in force are not known, so nothing can be compared and set")
+        # What the scheduler will hold when asked, so that its rounding does not read as a refusal.
+        target = settle(target, self._policy.knobs)
         with draft.at("apply"):
             self._journal.begin_change(
                 Intent(
@@ -428,7 +434,12 @@ class Cycle:
         self._journal.append(record, draft.inputs)
         self._save()
         draft.stage_seconds["record"] = time.perf_counter() - started
-        self._metrics.update(record)
+        self._metrics.update(
+            record,
+            trust_ratio=self._calibrator.trust_ratio,
+            queries=self._observer.last_queries,
+            read_bytes=self._observer.last_bytes,
+        )
         self._log.info(
             "cycle_ended",
             cycle_id=record.cycle_id,

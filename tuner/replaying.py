@@ -6,17 +6,18 @@ few values and the policy of that day, which are kept beside the search's inputs
 
 import json
 import struct
+import zlib
 from dataclasses import dataclass
 
 from tuner.errors import ConfigError, JournalError
-from tuner.judge.case import Case
+from tuner.judge.case import Case, required_metrics
 from tuner.judge.gate import judge
 from tuner.propose.inputs import SearchInputs
 from tuner.propose.search import search
-from tuner.record.encoding import encode
+from tuner.record.encoding import decode, encode
 from tuner.record.journal import Journal
 from tuner.settings.model import Policy
-from tuner.values.stages import CycleRecord, Proposal
+from tuner.values.stages import CycleRecord, Proposal, Verdict
 
 _LENGTH = struct.Struct(">I")
 
@@ -35,14 +36,15 @@ class Replayed:
 
 
 def pack(inputs: SearchInputs, case: Case, *, policy: Policy) -> bytes:
-    """Return what is needed to repeat a decision, beside its record: a JSON text, then the search's inputs."""
+    """Return what is needed to repeat a decision, beside its record: a packed JSON text, then the search's inputs."""
     beside = {
-        "policy": policy.model_dump(mode="json", exclude_defaults=True),
+        "policy": policy.model_dump(mode="json"),
         "trust": case.trust,
         "last_change_at_seconds": case.last_change_at_seconds,
         "on_trial": case.on_trial,
+        "anchors": case.anchors,
     }
-    text = json.dumps(beside, allow_nan=False, separators=(",", ":")).encode()
+    text = zlib.compress(json.dumps(beside, allow_nan=False, separators=(",", ":")).encode())
     return _LENGTH.pack(len(text)) + text + inputs.to_bytes()
 
 
@@ -66,7 +68,7 @@ def replay_decision(journal: Journal, cycle_id: int) -> Replayed:
     if differing:
         return Replayed(equal=False, sentence=f"cycle {cycle_id}: the search now gives another {', '.join(differing)}")
     verdict = judge(case)
-    if encode(verdict) != encode(record.verdict):
+    if _text(verdict) != _text(record.verdict):
         return Replayed(
             equal=False,
             sentence=f"cycle {cycle_id}: the judge now says {verdict.decision}, then {record.verdict.decision}",
@@ -83,10 +85,10 @@ def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
         raise JournalError(f"cycle {record.cycle_id} has search inputs but no observation; the journal is damaged")
     try:
         (length,) = _LENGTH.unpack_from(packed)
-        beside = json.loads(packed[_LENGTH.size : _LENGTH.size + length])
+        beside = json.loads(zlib.decompress(packed[_LENGTH.size : _LENGTH.size + length]))
         policy = Policy.model_validate(beside["policy"])
         inputs = SearchInputs.from_bytes(packed[_LENGTH.size + length :])
-    except (struct.error, ValueError, KeyError) as error:
+    except (struct.error, zlib.error, ValueError, KeyError) as error:
         raise JournalError(f"what cycle {record.cycle_id} knew cannot be read: {error}") from error
     case = Case(
         proposal=record.proposal,
@@ -94,18 +96,25 @@ def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
         forecast=record.forecast,
         at_seconds=record.observation.at_seconds,
         specs=inputs.specs,
-        required=tuple(policy.mapped_metrics),
+        required=required_metrics(policy),
         settings=policy.cycle,
         tuner_mode=policy.mode,
         trust=beside["trust"],
         max_clock_skew_seconds=policy.source.max_clock_skew_seconds,
         last_change_at_seconds=beside["last_change_at_seconds"],
         on_trial=beside["on_trial"],
+        anchors=beside["anchors"],
         choices=inputs.choices,
     )
     return inputs, case
 
 
+def _text(value: Verdict | Proposal) -> str:
+    """Return a value as the journal writes it: every bit of a float, NaN equal to NaN, whole numbers as floats."""
+    return encode(decode(type(value), encode(value)))
+
+
 def _differing(now: Proposal, then: Proposal) -> tuple[str, ...]:
-    """Name the fields that differ, compared as the journal writes them: every bit of a float, NaN equal to NaN."""
-    return tuple(name for name in Proposal.__slots__ if encode((getattr(now, name),)) != encode((getattr(then, name),)))
+    """Name the fields that differ."""
+    left, right = json.loads(_text(now)), json.loads(_text(then))
+    return tuple(name for name in left if left[name] != right[name])

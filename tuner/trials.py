@@ -9,10 +9,10 @@ import numpy as np
 
 from tuner.memory import OnTrial
 from tuner.settings.model import VerifySettings
-from tuner.twin.calibration import Calibrator
+from tuner.twin.calibration import SPACING_SECONDS, Calibrator
 from tuner.twin.counterfactual import counterfactual
 from tuner.twin.workload import HORIZON_SECONDS
-from tuner.values.metrics import METRIC_COUNT, MetricVector
+from tuner.values.metrics import METRIC_COUNT, MetricVector, score_terms
 from tuner.values.stages import FloatArray, Observation, Proposal, Receipt
 from tuner.verify import trial as trials
 from tuner.verify.trial import Sample
@@ -48,6 +48,7 @@ def begin(
     trial = trials.begin(
         receipt,
         expected_score=proposal.score,
+        expected_terms=score_terms(proposal.predicted, proposal.predicted_incumbent, weights=weights),
         # Each sample is the mean of an interval: it must lie after the change as a whole.
         settle_seconds=terms.wash_out_seconds + HORIZON_SECONDS,
         terms=terms,
@@ -55,6 +56,8 @@ def begin(
         limits=limits,
         before_observed=observed,
         before_untouched=expected,
+        before_spacing_seconds=SPACING_SECONDS,
+        span_seconds=HORIZON_SECONDS,
     )
     return OnTrial(trial=trial, parameters=calibrator.parameters(at_seconds), context=tuple(context.tolist()))
 

@@ -15,6 +15,7 @@ from tuner.observe.observer import Observer
 from tuner.observe.source import Source
 from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
+from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import Policy
 from tuner.twin import model
@@ -70,6 +71,16 @@ def assemble(
     forecasting = Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
     calibrator = Calibrator()
     journal = Journal(Path(policy.journal.path))
+    save_setting(
+        journal,
+        Setting(
+            cluster=policy.cluster,
+            policy=policy.name,
+            mode=policy.mode.value,
+            specs=policy.knob_specs(),
+            weights=policy.weights(),
+        ),
+    )
     metrics = Exporter(
         cluster=policy.cluster,
         policy=policy.name,

@@ -1,10 +1,11 @@
 """One suite over all metrics sources: a real Prometheus, a real VictoriaMetrics, and a real page that is scraped."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ START = time.time() // 3600 * 3600 - 7200
 """Two hours ago, for a server that keeps a clock takes no samples from far away."""
 
 NODES = ("n0", "n1", 'n2 "quoted" \\ back', "n3 ä")
-COUNTER = 0
+_NUMBERS = itertools.count()
 
 Minute = dict[str, float]
 """Value of each node in one minute; absent ones have no sample."""
@@ -56,9 +57,7 @@ def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def fresh_metric() -> str:
     """Return a name that no test has used: a server cannot be told to forget."""
-    global COUNTER
-    COUNTER += 1
-    return f"contract_{COUNTER}"
+    return f"contract_{next(_NUMBERS)}"
 
 
 def stored(url: str) -> Bench:
@@ -79,7 +78,12 @@ def stored(url: str) -> Bench:
 
 
 def wait_until_visible(url: str, metric: str) -> None:
-    """Wait for what was written to be found; VictoriaMetrics takes up to a second."""
+    """Wait for what was written to be found.
+
+    VictoriaMetrics shows samples after about a second, and remembers for ten that it has found nothing, unless it is
+    told to flush. Prometheus knows no such path, and shows them at once.
+    """
+    requests.get(f"{url}/internal/force_flush", timeout=5)
     end = time.monotonic() + 20
     while time.monotonic() < end:
         found = requests.get(
@@ -100,34 +104,31 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
         yield stored(request.getfixturevalue(request.param))
 
 
-class scraped:  # noqa: N801  (a context manager that reads like the function it is)
+@contextmanager
+def scraped() -> Iterator[Bench]:
     """A source that reads a page, which is looked at once in every minute lived through."""
+    page = [""]
+    metric = fresh_metric()
 
-    def __enter__(self) -> Bench:
-        self._page = ""
-        self._server = faulty_server(self._serve)
-        url = f"{self._server.__enter__().url}/metrics"
-        self._metric = fresh_metric()
-        source = self._make({"url": url})
-        self._source = source
-        missing = self._make({"url": "http://127.0.0.1:1/metrics", "retries": 0})
-        return Bench(source, self._metric, self._live, lambda changes: self._make({"url": url, **changes}), missing)
+    def serve(handler: Handler, _: Request) -> None:
+        answer(handler, 200, page[0].encode(), Content_Type="text/plain; version=0.0.4")
 
-    def __exit__(self, *error: object) -> None:
-        self._server.__exit__(None, None, None)
+    with faulty_server(serve) as server:
 
-    def _make(self, settings: dict[str, object]) -> Source:
-        return ScrapeSource(SourceSettings.model_validate({"kind": "scrape", **settings}))
+        def make(changes: dict[str, object]) -> Source:
+            settings = {"kind": "scrape", "url": f"{server.url}/metrics", **changes}
+            return ScrapeSource(SourceSettings.model_validate(settings))
 
-    def _serve(self, handler: Handler, _: Request) -> None:
-        answer(handler, 200, self._page.encode(), Content_Type="text/plain; version=0.0.4")
+        source = make({})
 
-    def _live(self, minutes: Sequence[Minute]) -> None:
-        for index, minute in enumerate(minutes):
-            self._page = f"# TYPE {self._metric} gauge\n" + "".join(
-                f'{self._metric}{{node="{_escaped(node)}",job="test"}} {value}\n' for node, value in minute.items()
-            )
-            self._source.instant(self._metric, at_seconds=START + 60 * index)
+        def live(minutes: Sequence[Minute]) -> None:
+            for index, minute in enumerate(minutes):
+                page[0] = f"# TYPE {metric} gauge\n" + "".join(
+                    f'{metric}{{node="{_escaped(node)}",job="test"}} {value}\n' for node, value in minute.items()
+                )
+                source.instant(metric, at_seconds=START + 60 * index)
+
+        yield Bench(source, metric, live, make, make({"url": "http://127.0.0.1:1/metrics", "retries": 0}))
 
 
 def _escaped(value: str) -> str:

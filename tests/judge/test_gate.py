@@ -61,6 +61,7 @@ def case(
         "tuner_mode": TunerMode.AUTO,
         "trust": 1.0,
         "max_clock_skew_seconds": 30.0,
+        "anchors": 12,
     }
     return Case(**{**given, **changes})
 

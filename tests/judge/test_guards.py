@@ -89,6 +89,7 @@ def case(**changes: Any) -> Case:
         "tuner_mode": TunerMode.AUTO,
         "trust": 1.0,
         "max_clock_skew_seconds": 30.0,
+        "anchors": 12,
     }
     return Case(**{**given, **changes})
 
@@ -205,6 +206,9 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.one_change, case(), True, "no change is on trial"),
     (guards.one_change, case(on_trial=3), False, "the change of cycle 3 is still on trial"),
     (guards.one_change, case(on_trial=0), False, "cycle 0"),
+    (guards.verifiable, case(), True, "12 intervals tell how far the twin is off"),
+    (guards.verifiable, case(anchors=3), True, "3 intervals"),
+    (guards.verifiable, case(anchors=2), False, "at least 3 needed"),
     (guards.cooldown, case(), True, "nothing was changed yet"),
     (guards.cooldown, case(last_change_at_seconds=NOW - 600.0), True, "last change 600 s ago, cool-down 600 s"),
     (guards.cooldown, case(last_change_at_seconds=NOW - 599.0), False, "last change 599 s ago"),

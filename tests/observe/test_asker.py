@@ -96,6 +96,47 @@ def test_several_wrong_expressions_are_understood_within_a_few_cycles_and_never_
     assert len(readings) == 16
 
 
+def test_a_moment_of_confusion_does_not_leave_an_expression_alone_for_ever() -> None:
+    class Confused(ScriptedSource):
+        confused = True
+
+        def _answer(self, kind: str, expression: str, times: FloatArray) -> Answer:
+            if self.confused and "label_replace((x3\n)" in expression:
+                raise QueryRejected("many-to-many matching not allowed")
+            return super()._answer(kind, expression, times)
+
+    source = Confused({f"x{index}": float(index) for index in range(5)})
+    metered, asking = asker(source, count=5)
+    asking.instant(AT)
+    source.confused = False
+
+    for cycle in range(RETRY_CYCLES + 2):
+        metered.reset()
+        readings = asking.instant(AT + 60 * cycle)
+        assert len(readings) == 5
+
+    assert metered.queries == 1
+
+
+def test_an_outage_loses_no_question() -> None:
+    source = healthy()
+    source.refusals["x7"] = QueryRejected("parse error")
+    metered, asking = asker(source, count=21)
+    asking.instant(AT)
+    for cycle in range(RETRY_CYCLES + 3):
+        source.refusals = {f"x{index}": SourceUnavailable("down") for index in range(21)}
+        metered.reset()
+        with pytest.raises(SourceUnavailable):
+            asking.instant(AT + 60 * cycle)
+    source.refusals = {}
+    metered.reset()
+
+    asking.instant(AT + 3600)
+    readings = asking.instant(AT + 3660)
+
+    assert len(readings) == 21
+
+
 def test_too_many_series_are_told_apart_from_a_wrong_expression() -> None:
     source = healthy(5)
     source.refusals["x3"] = QueryTooLarge("50000 series")

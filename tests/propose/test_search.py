@@ -266,6 +266,15 @@ def test_a_knob_that_is_set_by_words_takes_only_their_values() -> None:
     assert found.score <= best_reachable(given, Bowl()) + 0.02
 
 
+def test_where_there_is_no_choice_nothing_is_proposed() -> None:
+    spec = DESIGN_RANGES[Role.DECISION_PERIOD]
+
+    kept = run(Bowl(), specs=(spec,), incumbent=middle([spec]), choices={Role.DECISION_PERIOD: (0.75,)})
+
+    assert not kept.changes
+    assert kept.reason == "no candidate of 1 beats the setting in force"
+
+
 def test_a_candidate_that_breaks_a_limit_is_never_proposed_however_good_its_score() -> None:
     def latency_beyond(position: FloatArray, metrics: FloatArray) -> None:
         metrics[..., METRIC_INDEX["scheduling_latency_seconds"]] = np.where(position[:, :1] > 0.2, 0.4, 0.3)
@@ -320,12 +329,28 @@ def test_a_candidate_that_harms_where_the_load_is_worst_is_passed_over() -> None
             metrics = super().__call__(knobs, scenarios, parameters)
             load = scenarios.arrivals_per_second.mean(axis=(1, 2))
             hurt = (positions(knobs)[:, None, 0] > 0.05) & (load[None] > heavy) & (len(scenarios) > 6)
-            metrics[..., METRIC_INDEX["queue_wait_seconds"]] *= np.where(hurt, 8.0, 1.0)
+            metrics[..., METRIC_INDEX["queue_wait_seconds"]] *= np.where(hurt, 12.0, 1.0)
             return metrics
 
-    found = search(given, evaluate=Fragile(steepness=(9.0, 1.0, 1.0, 1.0)))
+    kept = search(given, evaluate=Fragile(steepness=(9.0, 1.0, 1.0, 1.0)))
 
-    assert found.candidate[Role.BASE_SLICE] == pytest.approx(0.08)
+    assert not kept.changes
+    assert "5 would do harm where the load is worst" in kept.reason
+
+
+def test_a_limit_that_breaks_only_on_fresh_draws_is_broken() -> None:
+    @dataclass
+    class Unlucky(Bowl):
+        def __call__(self, knobs: FloatArray, scenarios: Scenarios, parameters: TwinParameters) -> FloatArray:
+            metrics = super().__call__(knobs, scenarios, parameters)
+            moved = (positions(knobs) > 1e-9).any(axis=1) & (len(scenarios) > 6)
+            metrics[moved, 0, METRIC_INDEX["task_abandonment_ratio"]] = 0.4
+            return metrics
+
+    kept = search(inputs(limits=metric_vector({"task_abandonment_ratio": 0.1})), evaluate=Unlucky())
+
+    assert not kept.changes
+    assert "5 broke a safety limit on fresh draws" in kept.reason
 
 
 def test_a_gain_that_only_the_search_scenarios_show_is_not_proposed() -> None:

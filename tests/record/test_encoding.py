@@ -217,12 +217,12 @@ def test_a_set_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cycle_id": "seven"}, "CycleRecord.cycle_id is 'seven', which is not a int"),
+        ({"cycle_id": "seven"}, "CycleRecord.cycle_id is 'seven', must be int"),
         ({"cycle_id": True}, "CycleRecord.cycle_id is 'True'"),
         ({"reason": ""}, "needs a reason"),
         ({"failure": {"stage": "observe"}}, "missing 2 required"),
-        ({"observation": 3}, "CycleRecord.observation is '3', which is not a dict"),
-        ({"at_seconds": "noon"}, "CycleRecord.at_seconds is 'noon', which is not a number"),
+        ({"observation": 3}, "CycleRecord.observation is '3', must be dict"),
+        ({"at_seconds": "noon"}, "CycleRecord.at_seconds is 'noon', must be a number"),
     ],
 )
 def test_a_damaged_document_is_an_error_that_names_the_field(change: dict[str, object], message: str) -> None:

@@ -148,8 +148,10 @@ def test_an_itp_file_of_several_clusters_needs_one_of_them_to_be_chosen(write: C
 
 def test_an_itp_file_of_one_cluster_needs_no_choice(write: Callable[[str, str], Path]) -> None:
     path = write("itp.csv", "submission_time,duration,num_gpu\n2,5,1\n")
+    named = write("named.csv", "cluster,submission_time,duration,num_gpu\na,2,5,1\n")
 
     assert read_trace(path).workload.submit_seconds.tolist() == [2]
+    assert read_trace(named).workload.submit_seconds.tolist() == [2]
     with pytest.raises(TraceError, match="has no column cluster, so a cannot be chosen"):
         read_trace(path, cluster="a")
 
@@ -181,6 +183,17 @@ def test_jobs_made_from_demand_ask_for_just_that_demand(write: Callable[[str, st
 
     expected = {0: 3, 1: 7, 2: 8, 4.5: 7, 5: 5, 8.9: 5, 9: 0}
     assert {minute: asked(minute) for minute in expected} == expected
+
+
+def test_a_servegen_file_becomes_requests_sampled_from_its_rates(write: Callable[[str, str], Path]) -> None:
+    path = write("rates.csv", "client,t_s,rate_rps,cv\n7,0,2.0,1\n7,600,4.0,1\n")
+
+    first, again, other = (read_trace(path, seed=seed).workload for seed in (1, 1, 2))
+
+    assert len(first) == pytest.approx(3600, rel=0.1)
+    assert (first.kind == TaskKind.INFERENCE).all()
+    assert (first.model == 7).all()
+    assert first.service_seconds.tolist() == again.service_seconds.tolist() != other.service_seconds.tolist()
 
 
 def test_surf_jobs_hold_one_accelerator_each(write: Callable[[str, str], Path]) -> None:
@@ -229,7 +242,7 @@ MALFORMED = {
         "submit_seconds,duration_seconds,gpus,priorty\n0,1,1,low\n",
         "column 'priorty' is unknown, must be one of submit_seconds",
     ),
-    "unknown header": ("jobs.csv", "when,how_long\n1,2\n", "belong to no known format; say which of swf, plain"),
+    "unknown header": ("jobs.csv", "when,how_long\n1,2\n", "belong to no known format; say which of swf, csv"),
     "empty file": ("jobs.csv", "", "belong to no known format"),
     "packing": ("jobs.csv.gz", "", "cannot be read"),
     "swf fields": ("jobs.swf", "1 0 0 5\n", "line 1: has 4 fields, must have 18"),
@@ -314,7 +327,16 @@ def test_a_missing_file_bad_parquet_and_text_that_is_none_are_told_apart(tmp_pat
         ("a.csv", "is not UTF-8 text"),
     ):
         with pytest.raises(TraceError, match=message):
-            read_trace(tmp_path / name, trace_format="plain")
+            read_trace(tmp_path / name, trace_format="csv")
+
+
+def test_a_file_of_another_format_than_said_is_refused_with_what_is_missing(
+    write: Callable[[str, str], Path],
+) -> None:
+    path = write("surf.csv", "submit_s,duration_s\n3,4\n")
+
+    with pytest.raises(TraceError, match=r"column num_gpu, .* is missing \(found: submit_s, duration_s\); name"):
+        read_trace(path, trace_format="openb")
 
 
 def test_a_bad_parquet_value_is_named_by_its_row(tmp_path: Path) -> None:
@@ -328,7 +350,7 @@ def test_a_bad_parquet_value_is_named_by_its_row(tmp_path: Path) -> None:
 def test_an_unknown_format_or_a_needless_cluster_is_refused(write: Callable[[str, str], Path]) -> None:
     path = write("surf.csv", "submit_s,duration_s\n3,4\n")
 
-    with pytest.raises(TraceError, match="format is 'excel', must be one of swf, plain"):
+    with pytest.raises(TraceError, match="format is 'excel', must be one of swf, csv"):
         read_trace(path, trace_format="excel")
     with pytest.raises(TraceError, match="a cluster can only be chosen in format itp"):
         read_trace(path, cluster="a")

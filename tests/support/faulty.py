@@ -10,12 +10,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 @dataclass
 class Request:
-    """What came in: method, path, and the parameters of URL and body apart."""
+    """What came in: method, path, body, and the parameters of URL and body apart."""
 
     method: str
     path: str
     url_parameters: dict[str, str]
     body_parameters: dict[str, str]
+    body: bytes
 
 
 @dataclass
@@ -55,9 +56,10 @@ def faulty_server(*replies: Reply) -> Iterator[FaultyServer]:
             self._reply("GET")
 
         def _reply(self, method: str) -> None:
-            text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            text = body.decode(errors="replace")
             address = urlsplit(self.path)
-            request = Request(method, address.path, dict(parse_qsl(address.query)), dict(parse_qsl(text)))
+            request = Request(method, address.path, dict(parse_qsl(address.query)), dict(parse_qsl(text)), body)
             server.requests.append(request)
             try:
                 replies[min(len(server.requests), len(replies)) - 1](self, request)

@@ -7,6 +7,7 @@ told; the metrics source is away for two cycles. Everything follows from the see
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,7 @@ TRUE_FACTORS = (0.93, 0.96, 1.12, 0.99, 0.95, 1.0, 0.97)
 """What each change truly does; the third harms."""
 
 
+@cache
 def day(cycles: int = 288) -> tuple[CycleRecord, ...]:
     """Return so many cycles, five minutes apart, from midnight on."""
     return tuple(_cycles(Tuner(), cycles))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,12 +16,16 @@ _ROW = re.compile(rf'\((?P<expression>[^()]*)\n\), "{VALUE_LABEL}", "(?P<name>[^
 _AGE = re.compile(rf'"{NEWEST_LABEL}", "([^"]+)"')
 
 
+Values: TypeAlias = float | Callable[[FloatArray], FloatArray]
+"""Value of a series: always the same, or made of the times."""
+
+
 @dataclass
 class ScriptedSource:
     """Knows expressions that are plain names, alone or fused.
 
     Attributes:
-        values: Labels and value of the series of each name; a function is given the times.
+        values: Value of each name; or the values by node, where it has several series.
         refusals: Errors by the name that provokes them, wherever it stands in a query.
         newest_at: Time of the newest sample by name; the time of asking where nothing is said.
         fuses: Whether it takes PromQL.
@@ -28,7 +33,7 @@ class ScriptedSource:
         asked: Every question, as ("instant" or "range", names, first time, last time).
     """
 
-    values: dict[str, Mapping[str, float | Callable[[FloatArray], FloatArray]] | float]
+    values: dict[str, Values | Mapping[str, Values]]
     refusals: dict[str, TunerError] = field(default_factory=dict)
     newest_at: dict[str, float] = field(default_factory=dict)
     fuses: bool = True

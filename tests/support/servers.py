@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,10 +24,10 @@ def require_program(name: str) -> str:
 
 
 @contextmanager
-def running_prometheus(*, config: str = "global: {}\n") -> Iterator[PrometheusServer]:
+def running_prometheus(*, config: str = "global: {}\n", flags: Sequence[str] = ()) -> Iterator[PrometheusServer]:
     """Run a real Prometheus that takes remote writes."""
     require_program("prometheus")
-    with prometheus_server(config=config) as server:
+    with prometheus_server(config=config, flags=flags) as server:
         assert server is not None
         yield server
 

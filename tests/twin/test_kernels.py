@@ -45,25 +45,50 @@ def test_probability_of_waiting_is_one_when_full_and_none_when_far_from_it() -> 
 
 
 def test_a_shared_accelerator_loses_switch_over_slice_and_switch_once_it_is_crowded() -> None:
-    _, _, switching = kernels.share(1e4, 10.0, knobs(base_slice=0.096), theta(switch_seconds=0.004))
+    _, _, switching = kernels.share(1e4, 10.0, 1.0, knobs(base_slice=0.096), theta(switch_seconds=0.004))
 
-    assert switching == pytest.approx(0.04, rel=1e-6)
+    assert switching == pytest.approx(0.04, rel=2e-3)
 
 
 def test_a_lone_resident_loses_nothing_to_switching() -> None:
-    busy, others, switching = kernels.share(1e-3, 100.0, knobs(), theta())
+    busy, residents, switching = kernels.share(1e-3, 100.0, 1.0, knobs(), theta())
 
     assert busy == pytest.approx(1e-3, rel=1e-3)
-    assert others < 1e-4
-    assert switching < 1e-5
+    assert residents == pytest.approx(1.0, abs=1e-4)
+    assert switching < 1e-6
+
+
+def test_residents_are_as_many_as_are_placed_together_while_there_is_room() -> None:
+    busy, residents, _ = kernels.share(3.0, 1e4, 3.0, knobs(), theta())
+
+    assert (busy, residents) == pytest.approx((1.0, 3.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("spread", [0.2, 0.5, 0.9])
+def test_clumps_are_such_that_sharing_gives_what_is_seen(spread: float) -> None:
+    together = kernels.clump(20.0, 40.0, spread)
+
+    assert kernels.share(20.0, 40.0, together, knobs(), theta())[0] == pytest.approx(20.0 * spread)
+
+
+def test_requests_that_are_spread_wider_than_there_is_room_share_what_there_is() -> None:
+    assert kernels.share(100.0, 10.0, kernels.clump(100.0, 10.0, 1.0), knobs(), theta())[0] == pytest.approx(9.5)
+
+
+def test_without_requests_a_clump_is_what_their_spread_says() -> None:
+    assert kernels.clump(0.0, 10.0, 0.25) == 4.0
+
+
+def test_a_scheduler_without_slices_shares_without_switching() -> None:
+    assert kernels.share(50.0, 10.0, 2.0, knobs(base_slice=np.nan), theta())[2] == 0.0
 
 
 def test_no_requests_keep_nothing_busy() -> None:
-    assert kernels.share(0.0, 100.0, knobs(), theta()) == (0.0, 0.0, 0.0)
+    assert kernels.share(0.0, 100.0, 2.0, knobs(), theta()) == (0.0, 1.0, 0.0)
 
 
 def test_busy_accelerators_never_exceed_what_is_free() -> None:
-    busy, _, _ = kernels.share(1e6, 30.0, knobs(), theta(crowding_ratio=1.0))
+    busy, _, _ = kernels.share(1e6, 30.0, 2.0, knobs(), theta())
 
     assert busy == pytest.approx(30.0)
 

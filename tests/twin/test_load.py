@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tuner.twin.load import ASSUMED_COLD_SECONDS, ASSUMED_DEMAND, ASSUMED_MIX, read_load
+from tuner.twin.load import ASSUMED_BRIEF_SHARE, ASSUMED_COLD_SECONDS, ASSUMED_DEMAND, ASSUMED_MIX, read_load
 from tuner.values.context import CONTEXT_NAMES
 from tuner.values.stages import Observation
 
@@ -15,7 +15,7 @@ def test_takes_what_is_observed_as_it_is(make_observation: MakeObservation) -> N
     load = read_load(make_observation())
 
     assert load.arrivals_per_second.tolist() == [0.2, 0.004, 4.0]
-    assert load.service_seconds.tolist() == [30.0, 2400.0, 2.0]
+    assert load.service_seconds == pytest.approx([30.0, 2400.0, 2.0])
     assert load.running_tasks.tolist() == [6.0, 9.6, 10.0]
     assert load.waiting_tasks.tolist() == [0.0, 1.0, 0.0]
     assert (load.accelerators_count, load.cold_start_seconds) == (64.0, 8.0)
@@ -27,9 +27,20 @@ def test_takes_what_is_observed_as_it_is(make_observation: MakeObservation) -> N
 def test_training_occupies_what_is_seen_to_be_allocated(make_observation: MakeObservation) -> None:
     load = read_load(make_observation(resource_idle_ratio=0.25))
 
-    occupied = load.running_tasks @ load.demand_accelerators
-    assert occupied == pytest.approx(0.75 * 64.0)
+    held = load.running_tasks[1] * load.demand_accelerators[1] + load.running_tasks[2] * load.spread_ratio
+    assert held == pytest.approx(0.75 * 64.0)
     assert load.demand_accelerators[2] == 0.25
+
+
+def test_tells_from_history_how_far_inference_is_spread(make_observation: MakeObservation) -> None:
+    observation = make_observation()
+    history, generator = observation.history, np.random.default_rng(1)
+    history["running_tasks:training"][:] = generator.uniform(2.0, 8.0, 120)
+    history["running_tasks:inference"][:] = generator.uniform(10.0, 40.0, 120)
+    held = 3.0 * history["running_tasks:training"] + 0.4 * history["running_tasks:inference"]
+    history["resource_idle_ratio"][:] = 1.0 - held / 64.0
+
+    assert read_load(observation).spread_ratio == pytest.approx(0.4, abs=0.02)
 
 
 def test_an_occupation_that_cannot_be_is_believed_within_a_factor_of_four(make_observation: MakeObservation) -> None:
@@ -74,6 +85,30 @@ def test_a_cluster_that_does_not_tell_priorities_apart_has_no_protected_work(mak
     assert load.high_share_ratio == 0.0
 
 
+def test_tells_brief_training_from_long_by_what_left_in_the_last_hours(make_observation: MakeObservation) -> None:
+    observation = make_observation(steps=180)
+    arrivals = np.random.default_rng(1).gamma(0.5, 8.0, 180)
+    running = np.empty(180)
+    running[0] = 100.0
+    for minute in range(1, 180):
+        # Half of what arrives is gone at once; the rest stays an hour.
+        running[minute] = running[minute - 1] + 0.5 * arrivals[minute] - running[minute - 1] / 60.0
+    observation.history["arrivals_per_second:training"][:] = arrivals / 60.0
+    observation.history["running_tasks:training"][:] = running
+
+    load = read_load(observation)
+
+    assert load.brief_share_ratio == pytest.approx(0.5, abs=0.05)
+    assert load.training_stay_seconds == pytest.approx(3600.0, rel=0.2)
+
+
+def test_assumes_how_long_training_stays_where_history_is_too_short(make_observation: MakeObservation) -> None:
+    load = read_load(make_observation(steps=3, running_task_remaining_seconds=5000.0))
+
+    assert load.training_stay_seconds == 5000.0
+    assert load.brief_share_ratio == ASSUMED_BRIEF_SHARE
+
+
 def test_looks_back_into_history(make_observation: MakeObservation) -> None:
     observation = make_observation()
     observation.history["arrivals_per_second:inference"][:60] = 9.0
@@ -88,14 +123,14 @@ def test_looks_back_into_history(make_observation: MakeObservation) -> None:
 
 def test_long_run_times_are_means_of_hours(make_observation: MakeObservation) -> None:
     observation = make_observation(steps=300)
-    row = observation.history["service_seconds:training"]
+    row = observation.history["service_seconds:preprocessing"]
     row[:] = np.nan
     row[[200, 250]] = [1000.0, 2000.0]
 
-    assert read_load(observation).service_seconds[1] == 1500.0
+    assert read_load(observation).service_seconds[0] == 1500.0
     row[[200, 250]] = np.nan
     row[10] = 700.0
-    assert read_load(observation).service_seconds[1] == 700.0
+    assert read_load(observation).service_seconds[0] == 700.0
 
 
 def test_an_idle_cluster_reads_as_idle(make_observation: MakeObservation) -> None:

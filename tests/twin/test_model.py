@@ -119,7 +119,7 @@ def test_a_larger_reserve_lets_open_work_wait_longer_and_leaves_more_idle(make_s
     scenarios = make_scenarios(waiting_tasks=np.array([0.0, 6.0, 0.0]))
     small, large = setting(reserve=0.15), setting(reserve=0.30)
 
-    assert one(scenarios, "queue_length", knobs=large) > one(scenarios, "queue_length", knobs=small)
+    assert one(scenarios, "pending_demand_ratio", knobs=large) > one(scenarios, "pending_demand_ratio", knobs=small)
     assert one(scenarios, "resource_idle_ratio", knobs=large) > one(scenarios, "resource_idle_ratio", knobs=small)
 
 
@@ -147,7 +147,8 @@ def test_a_steady_underloaded_cluster_stays_where_it_is(make_scenarios: MakeScen
     assert one(scenarios, "tasks_completed_per_second") == pytest.approx(training_throughput, rel=0.05)
     assert one(scenarios, "queue_wait_seconds") < 1.0
     # Training occupies 38.4; inference offers 8 accelerators of work.
-    assert one(scenarios, "accelerator_utilization_ratio") == pytest.approx((38.4 + 8.0) / 200.0, rel=0.1)
+    useful = one(scenarios, "accelerator_utilization_ratio", training_useful_share=1.0)
+    assert useful == pytest.approx((38.4 + 8.0) / 200.0, rel=0.1)
 
 
 def test_a_queue_waits_as_long_as_it_took_to_arrive(make_scenarios: MakeScenarios) -> None:
@@ -159,6 +160,7 @@ def test_a_queue_waits_as_long_as_it_took_to_arrive(make_scenarios: MakeScenario
         waiting_tasks=np.array([0.0, 10.0, 0.0]),
         accelerators_count=15.0 / 0.95 / 0.8,
         high_share_ratio=0.0,
+        training_stay_seconds=300.0,
     )
 
     wait = one(
@@ -200,7 +202,8 @@ def test_an_empty_cluster_without_work_is_idle_and_nobody_waits(make_scenarios: 
     scenarios = make_scenarios(arrivals_per_second=nothing, running_tasks=nothing, waiting_tasks=nothing)
 
     assert one(scenarios, "resource_idle_ratio") == pytest.approx(1.0)
-    assert one(scenarios, "accelerator_utilization_ratio") == pytest.approx(0.0, abs=1e-12)
+    useful = one(scenarios, "accelerator_utilization_ratio", training_useful_share=1.0)
+    assert useful == pytest.approx(0.0, abs=1e-12)
     assert one(scenarios, "queue_wait_seconds") == pytest.approx(0.0, abs=1e-12)
     assert one(scenarios, "tasks_completed_per_second") == pytest.approx(0.0, abs=1e-12)
 

@@ -36,7 +36,7 @@ def test_arrivals_follow_the_forecast_quantile_by_quantile(
     make_observation: MakeObservation, forecast: Forecast
 ) -> None:
     scenarios = build_scenarios(make_observation(), forecast, draws=1, seed=1)
-    inference = scenarios.arrivals_per_second[:, :, 2:].sum(axis=2)
+    inference = scenarios.arrivals_per_second[:, :, 3:].sum(axis=2)
 
     # A single draw is the centre: it has no noise but the correction of the mean.
     assert inference[0].mean() < inference[1].mean() < inference[2].mean()
@@ -59,8 +59,8 @@ def test_the_protected_share_of_all_tasks_is_taken_from_inference(
     scenarios = build_scenarios(make_observation(high_priority_share_ratio=0.5), forecast, draws=1, seed=1)
     arrivals = scenarios.recent_per_second[0]
 
-    assert arrivals[3] == pytest.approx(0.5 * 4.204)
-    assert arrivals[2:].sum() == pytest.approx(4.0)
+    assert arrivals[4] == pytest.approx(0.5 * 4.204)
+    assert arrivals[3:].sum() == pytest.approx(4.0)
 
 
 def test_more_protection_than_inference_protects_all_of_it(
@@ -68,23 +68,23 @@ def test_more_protection_than_inference_protects_all_of_it(
 ) -> None:
     everything = build_scenarios(make_observation(high_priority_share_ratio=1.0), forecast, draws=1, seed=1)
 
-    assert everything.recent_per_second[0, 2] == 0.0
+    assert everything.recent_per_second[0, 3] == 0.0
 
 
 def test_what_is_not_mapped_differs_from_draw_to_draw(make_observation: MakeObservation, forecast: Forecast) -> None:
     unmapped = make_observation(**dict.fromkeys(CONTEXT_NAMES))
     scenarios = build_scenarios(unmapped, forecast, draws=2, seed=1)
 
-    assert np.ptp(scenarios.service_seconds[:2, 1]) > 10.0
+    assert np.ptp(scenarios.service_seconds[:2, 2]) > 10.0
     mapped = build_scenarios(make_observation(), forecast, draws=2, seed=1)
-    assert np.ptp(mapped.service_seconds[:, 1]) == 0.0
+    assert np.ptp(mapped.service_seconds, axis=0) == pytest.approx(0.0)
 
 
 def test_a_class_without_forecast_keeps_its_rate_within_a_spread(
     make_observation: MakeObservation, forecast: Forecast
 ) -> None:
     scenarios = build_scenarios(make_observation(), forecast, draws=1, seed=1)
-    training = scenarios.arrivals_per_second[:, :, 1].mean(axis=1)
+    training = scenarios.arrivals_per_second[:, :, 1:3].sum(axis=2).mean(axis=1)
 
     assert training[0] < training[1] < training[2]
 

@@ -104,6 +104,12 @@ NOISY = np.tile([SPREAD, -SPREAD], 16)
 
 # Every phase with every result: the trial, the outcome and the step, and a part of the reason.
 TABLE: dict[str, tuple[Trial, Outcome, Step, str]] = {
+    "before any look, no washing out": (
+        trial(settle_seconds=0.0),
+        Outcome.INCONCLUSIVE,
+        Step.WAIT,
+        "no samples so far, 600 s to go",
+    ),
     "before any look": (trial(), Outcome.INCONCLUSIVE, Step.WAIT, "washing out, 420 s to go"),
     "washing out": (live(trial(), metrics(9.0), first_at_seconds=60), Outcome.INCONCLUSIVE, Step.WAIT, "360 s to go"),
     "washing out, no data": (live(trial(), UNKNOWN, first_at_seconds=60), Outcome.ERROR, Step.WAIT, "at 1 of 3 looks"),
@@ -213,11 +219,23 @@ TABLE: dict[str, tuple[Trial, Outcome, Step, str]] = {
         Step.ROLL_BACK,
         "worse at the end",
     ),
-    "last end, neither": (
+    "last end, neither, measured better": (
         live(trial(NOISY), *around(-0.05, count=BOTH_WINDOWS, spread=SPREAD)),
+        Outcome.INCONCLUSIVE,
+        Step.KEEP,
+        "without calling it verified",
+    ),
+    "last end, neither, measured worse than nothing was expected": (
+        live(trial(NOISY), *around(0.02, count=BOTH_WINDOWS, spread=SPREAD)),
         Outcome.INCONCLUSIVE,
         Step.ROLL_BACK,
         "not shown to help, so undone",
+    ),
+    "last end, neither, measured worse by less than was expected better": (
+        live(trial(NOISY, expected_terms=0.05 * -ONLY_WAIT), *around(0.01, count=BOTH_WINDOWS, spread=SPREAD)),
+        Outcome.INCONCLUSIVE,
+        Step.KEEP,
+        "kept on the belief",
     ),
     "last end, too few samples": (
         live(trial(), metrics(-0.3), metrics(-0.3), first_at_seconds=SETTLE + 600, step_seconds=600),
@@ -241,6 +259,7 @@ def test_each_phase_with_each_result_has_its_outcome_and_step(name: str) -> None
 
 DOCUMENTED = {
     (Outcome.INCONCLUSIVE, Step.WAIT),
+    (Outcome.INCONCLUSIVE, Step.KEEP),
     (Outcome.INCONCLUSIVE, Step.ROLL_BACK),
     (Outcome.ERROR, Step.WAIT),
     (Outcome.ERROR, Step.ROLL_BACK),
@@ -342,7 +361,7 @@ def test_a_metric_that_was_not_seen_before_the_change_is_not_compared() -> None:
     after = live(running, *around(5.0, count=6))
 
     assert np.isnan(after.residual[WAIT])
-    assert np.allclose(after.scores(), 0.0)
+    assert np.allclose(after.scores().values, 0.0)
 
 
 def test_a_change_after_a_time_without_any_data_cannot_be_verified_and_is_undone() -> None:
@@ -382,6 +401,7 @@ LIMITS = metric_vector({"task_abandonment_ratio": 0.05})
         (0.06, 0.02, True),
         # The setting before would have been there, too.
         (0.08, 0.08, False),
+        (0.083, 0.08, False),
         (0.10, 0.08, True),
         (math.nan, 0.02, False),
     ],
@@ -399,7 +419,16 @@ def test_a_safety_limit_fails_a_change_that_leads_beyond_it_however_good_its_sco
     verification = verify(running, cycle_id=9)
 
     assert (verification.outcome is Outcome.FAILED) is failed
-    assert ("task_abandonment_ratio is " in verification.reason) is failed
+    told = f"task_abandonment_ratio is {observed:.3g}, beyond its limit of 0.05 ratio, and would not have been"
+    assert (told == verification.reason) is failed
+
+
+def test_a_safety_limit_that_is_broken_now_and_then_fails_nothing_by_itself() -> None:
+    running = trial(limits=LIMITS)
+    seen = [metrics(-0.1, task_abandonment_ratio=value) for value in (0.06, 0.06, 0.04, 0.06, 0.06, 0.06, 0.06)]
+
+    assert verify(live(running, *seen), cycle_id=9).step is Step.WAIT
+    assert verify(live(running, *seen, seen[0]), cycle_id=9).outcome is Outcome.FAILED
 
 
 def test_the_verification_holds_the_means_of_both_sides() -> None:
@@ -447,7 +476,7 @@ def test_the_terms_are_those_under_which_the_trial_began() -> None:
     assert verify(live(trial(terms=longer), *around(-0.1, count=FIRST_WINDOW)), cycle_id=9).step is Step.WAIT
 
 
-def simulate(seed: int, *, effect: float, runs: int = 250, noise: float = 0.05, rho: float = 0.6) -> Counter[str]:
+def simulate(seed: int, *, effect: float, runs: int = 150, noise: float = 0.05, rho: float = 0.6) -> Counter[str]:
     """Count how trials end whose score is an effect plus autocorrelated noise."""
     terms = VerifySettings(wash_out_seconds=0)
     generator = np.random.default_rng(seed)
@@ -473,9 +502,9 @@ def simulate(seed: int, *, effect: float, runs: int = 250, noise: float = 0.05, 
 def test_changes_without_effect_are_seldom_promoted_and_seldom_stopped_for_harm() -> None:
     ends = simulate(1, effect=0.0)
 
-    # Stated: at most 5 % promoted; 250 runs tell that to about 1.4 %.
-    assert ends[Outcome.SUCCESSFUL] / 250 <= 0.05 + 0.028
-    assert ends["stopped early"] / 250 <= 0.10
+    # Stated: at most 5 % promoted; 150 runs tell that to about 1.8 %.
+    assert ends[Outcome.SUCCESSFUL] / 150 <= 0.05 + 0.036
+    assert ends["stopped early"] / 150 <= 0.10
 
 
 def test_a_gain_of_a_tenth_is_mostly_promoted() -> None:

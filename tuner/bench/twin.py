@@ -130,8 +130,8 @@ def crowd(*, nodes: int, tasks: int) -> Scenarios:
     """Return scenarios of a busy cluster of nodes with 8 accelerators that meets so many tasks in the horizon."""
     accelerators = 8.0 * nodes
     rate = tasks / HORIZON_SECONDS
-    arrivals = rate * np.array([0.05, 0.01, 0.6, 0.34])
-    service = np.array([60.0, 0.6 * accelerators / (0.01 * rate) / 4.0, 10.0, 10.0])
+    arrivals = rate * np.array([0.05, 0.005, 0.005, 0.6, 0.34])
+    service = np.array([60.0, 120.0, 0.6 * accelerators / (0.005 * rate) / 4.0, 10.0, 10.0])
     load = np.linspace(0.8, 1.2, SCENARIOS)
     return Scenarios(
         arrivals_per_second=load[:, None, None] * np.tile(arrivals, (SCENARIOS, STEPS, 1)),
@@ -139,9 +139,10 @@ def crowd(*, nodes: int, tasks: int) -> Scenarios:
         running_tasks=np.tile(arrivals * service, (SCENARIOS, 1)),
         waiting_tasks=np.tile(0.02 * arrivals * service, (SCENARIOS, 1)),
         service_seconds=np.tile(service, (SCENARIOS, 1)),
-        demand_accelerators=np.tile(np.array([0.0, 4.0, 0.25, 0.25]), (SCENARIOS, 1)),
+        demand_accelerators=np.tile(np.array([0.0, 4.0, 4.0, 0.25, 0.25]), (SCENARIOS, 1)),
         accelerators_count=np.full(SCENARIOS, accelerators),
         cold_start_seconds=np.full(SCENARIOS, 8.0),
+        spread_ratio=np.full(SCENARIOS, 0.5),
         parameter_draws=np.zeros((SCENARIOS, PARAMETER_COUNT)),
         weights=np.full(SCENARIOS, 1.0 / SCENARIOS),
         step_seconds=np.array(STEP_SECONDS),

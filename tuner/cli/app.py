@@ -7,12 +7,12 @@ import typer
 
 from tuner import __version__
 from tuner.cli import bench, journal, operate, workshop
-from tuner.errors import ConfigError, PermanentError, TunerError
+from tuner.errors import ConfigError, PermanentError, TraceError, TunerError
 
 EXIT_PROBLEM = 1
 """Something was looked at and found wanting."""
 EXIT_CONFIG = 2
-"""A policy or an argument is wrong; also what the option parser exits with."""
+"""A policy, a trace or an argument is wrong; also what the option parser exits with."""
 EXIT_UNAVAILABLE = 3
 """Something outside could not be reached; trying again may help."""
 
@@ -49,4 +49,4 @@ def main() -> None:
         app()
     except TunerError as error:
         typer.secho(f"clocktuner: {error}", fg="red", err=True)
-        sys.exit(EXIT_CONFIG if isinstance(error, ConfigError | PermanentError) else EXIT_UNAVAILABLE)
+        sys.exit(EXIT_CONFIG if isinstance(error, ConfigError | TraceError | PermanentError) else EXIT_UNAVAILABLE)

@@ -1,5 +1,6 @@
 """Commands that read the journal: status, history, explain, replay, report."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 from rich.console import Console
 
 from tuner.cli.options import DEFAULT_JOURNAL, JournalFile
+from tuner.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +23,7 @@ def status(*, journal: JournalFile = DEFAULT_JOURNAL) -> None:
     from tuner.record.journal import Journal
 
     with Journal.open_readonly(journal) as book:
-        Console().print(text.status(book))
+        Console().print(text.status(book, now_seconds=time.time()))
 
 
 def history(
@@ -45,7 +47,10 @@ def explain(
     from tuner.record.journal import Journal
 
     with Journal.open_readonly(journal) as book:
-        Console().print(text.explain(book.record(cycle)))
+        record = book.record(cycle)
+        if record is None:
+            raise ConfigError(f"cycle {cycle} is not in {journal}; `clocktuner history` lists those that are")
+        Console().print(text.explain(record, looks=book.looks(cycle)))
 
 
 def replay(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tuner.cli.options import LogLevel, PolicyFile, PrometheusUrl
+from tuner.cli.options import Level, LogLevel, PolicyFile, PrometheusUrl
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def run(
     journal: Annotated[Path | None, typer.Option(help="Journal file, instead of the policy's.")] = None,
     mode: Annotated[str | None, typer.Option(help="observe, recommend or auto, instead of the policy's.")] = None,
     listen: Annotated[str | None, typer.Option(help="HOST:PORT of the page, instead of the policy's.")] = None,
-    log_level: LogLevel = "info",
+    log_level: LogLevel = Level.INFO,
 ) -> None:
     """Look after a scheduler until told to stop."""
     from tuner import logs, wiring

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +59,14 @@ def find_prometheus() -> str | None:
 
 
 @contextmanager
-def prometheus_server(*, config: str = "global: {}\n") -> Iterator[PrometheusServer | None]:
+def prometheus_server(*, config: str = "global: {}\n", flags: Sequence[str] = ()) -> Iterator[PrometheusServer | None]:
     """Run a Prometheus for the length of a `with` block; None where the machine has no such program.
 
     SIGTERM leaves the block like Ctrl-C does, by an exception, so that server and scratch folder are removed.
 
     Args:
         config: Text of its configuration file.
+        flags: Further flags of the program.
 
     Raises:
         SourceUnavailable: It did not become ready; the message holds the end of its log.
@@ -76,19 +77,19 @@ def prometheus_server(*, config: str = "global: {}\n") -> Iterator[PrometheusSer
         return
     with sigterm_raises(), tempfile.TemporaryDirectory(prefix="clocktuner-prometheus-") as name:
         folder = Path(name)
-        child, url = _start(program, folder=folder, config=config)
+        child, url = _start([program, *flags], folder=folder, config=config)
         try:
             yield PrometheusServer(url=url, pid=child.pid, folder=folder)
         finally:
             stop(child)
 
 
-def _start(program: str, *, folder: Path, config: str) -> tuple[subprocess.Popen[bytes], str]:
+def _start(command: Sequence[str], *, folder: Path, config: str) -> tuple[subprocess.Popen[bytes], str]:
     (folder / "prometheus.yml").write_text(config)
     for _ in range(_ATTEMPTS):
         address = f"127.0.0.1:{free_port()}"
         argv = (
-            program,
+            *command,
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
             f"--storage.tsdb.retention.time={RETENTION}",
@@ -105,7 +106,7 @@ def _start(program: str, *, folder: Path, config: str) -> tuple[subprocess.Popen
             raise
         stop(child)
     tail = (folder / "prometheus.log").read_text(errors="replace")[-2000:]
-    raise SourceUnavailable(f"{program} did not become ready within {_READY_SECONDS:g} s; end of its log: {tail}")
+    raise SourceUnavailable(f"{command[0]} did not become ready within {_READY_SECONDS:g} s; end of its log: {tail}")
 
 
 def wait_until_ready(url: str, *, child: subprocess.Popen[bytes], limit_seconds: float = _READY_SECONDS) -> bool:

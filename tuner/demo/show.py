@@ -1,31 +1,26 @@
 """The demonstration: the same day of real traces three times over, once with clocktuner in the loop."""
 
-import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tuner import assets, logs, serving, wiring
 from tuner.demo import lockstep, view
-from tuner.demo.prometheus_server import prometheus_server
+from tuner.demo.prometheus_server import PrometheusServer, prometheus_server
+from tuner.demo.replay import CYCLE_SECONDS, TUNED, UNTOUCHED, Replay, Stopwatch
 from tuner.demo.store import Store
-from tuner.demo.world import CLUSTER_LABEL, START_AT_SECONDS, World, chunks
-from tuner.record.comparison import ComparisonRun
+from tuner.demo.world import CLUSTER_LABEL, World
 from tuner.record.report import write_report
 from tuner.record.setting import Setting, save_setting
 from tuner.reference import workloads
 from tuner.reference.settings import ClockSettings, QueueOrder
 from tuner.settings.loading import load_policy
 from tuner.settings.model import Policy
-from tuner.values.stages import FloatArray
 
-CYCLE_SECONDS: Final = 300.0
 MAX_SEARCHES: Final = 60
 
 UNOPTIMISED: Final = ClockSettings(
@@ -45,30 +40,26 @@ MIDDLE: Final = ClockSettings()
 
 RUNS: Final[Mapping[str, tuple[str, ClockSettings]]] = {
     "a": ("unoptimised: first come, first served, fixed slice, no prediction, no tiers", UNOPTIMISED),
-    "b": ("clock control, the middle of the recommended ranges, untouched", MIDDLE),
-    "c": ("clock control with clocktuner in the loop", MIDDLE),
+    UNTOUCHED: ("clock control, the middle of the recommended ranges, untouched", MIDDLE),
+    TUNED: ("clock control with clocktuner in the loop", MIDDLE),
 }
-TUNED: Final = "c"
 
 
-class Stopwatch:
-    """Wall-clock time by what it was spent on."""
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """The demonstration, put together and ready to run.
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+    Attributes:
+        workload: What is replayed.
+        server: The Prometheus, while the demonstration is open; None where the scheduler's own page is read.
+        parts: clocktuner.
+        replay: The loop.
+    """
 
-    @contextmanager
-    def at(self, what: str) -> Iterator[None]:
-        """Count the time of a block."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.add(what, time.perf_counter() - started)
-
-    def add(self, what: str, seconds: float) -> None:
-        """Count some time."""
-        self.seconds[what] = self.seconds.get(what, 0.0) + seconds
+    workload: workloads.NamedWorkload
+    server: PrometheusServer | None
+    parts: wiring.Parts
+    replay: Replay
 
 
 def show(*, output: Path, seed: int, hours: float, embedded: bool) -> None:
@@ -81,9 +72,29 @@ def show(*, output: Path, seed: int, hours: float, embedded: bool) -> None:
         embedded: Read the scheduler's own page even where there is a Prometheus.
     """
     logs.configure(level="error")
-    console = Console()
-    output.mkdir(parents=True, exist_ok=True)
+    console = view.console()
     watch = Stopwatch()
+    with opened(output=output, seed=seed, hours=hours, embedded=embedded, console=console, watch=watch) as demo:
+        weights = demo.parts.policy.weights()
+        journal = demo.parts.journal
+        demo.replay.run(hours)
+        compared = demo.replay.compared(weights)
+        with watch.at("report"):
+            report = write_report(journal, output / "report.html", comparison=compared)
+    console.print(view.table(compared, weights=weights, hours=hours))
+    for run in compared:
+        console.print(f"({run.name}) {run.title}", highlight=False)
+    console.print(f"time by stage: {view.stage_times(watch.seconds)}", highlight=False)
+    console.print(f"journal: {journal.path} (try: clocktuner history --journal {journal.path})")
+    console.print(f"[bold]report: {report}[/]")
+
+
+@contextmanager
+def opened(
+    *, output: Path, seed: int, hours: float, embedded: bool, console: Console, watch: Stopwatch
+) -> Iterator[Demo]:
+    """Put the demonstration together, and take it apart again, whatever happens; see `show` for the arguments."""
+    output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         with watch.at("traces"):
             workload = workloads.build("demo", seed=seed, hours=hours)
@@ -108,87 +119,7 @@ def show(*, output: Path, seed: int, hours: float, embedded: bool) -> None:
         if server is not None:
             store = Store(server.write_url, world.runs)
             stack.callback(store.close)
-        replay = Replay(world, parts, store, console=console, watch=watch)
-        replay.run(hours)
-        compared = replay.compared(policy)
-        with watch.at("report"):
-            report = write_report(parts.journal, output / "report.html", comparison=compared)
-    console.print(view.table(compared, weights=policy.weights()))
-    console.print(f"time by stage: {view.stage_times(watch.seconds)}", highlight=False)
-    console.print(f"journal: {policy.journal.path} (try: clocktuner history --journal {policy.journal.path})")
-    console.print(f"[bold]report: {report}[/]")
-
-
-class Replay:
-    """The loop of the demonstration: advance the runs, write their samples, run a cycle, and again."""
-
-    def __init__(
-        self, world: World, parts: wiring.Parts, store: Store | None, *, console: Console, watch: Stopwatch
-    ) -> None:
-        """Take the parts."""
-        self._world = world
-        self._parts = parts
-        self._store = store
-        self._console = console
-        self._watch = watch
-        self._series: dict[str, list[FloatArray]] = {key: [] for key in world.runs}
-        self._times: list[float] = []
-
-    def run(self, hours: float) -> None:
-        """Replay so many hours."""
-        decisions = view.Decisions(self._console)
-        pieces = chunks(hours, chunk_seconds=CYCLE_SECONDS)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
-        with Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True) as progress:
-            task = progress.add_task("replaying", total=len(pieces))
-            ahead: dict[str, Future[FloatArray]] = {}
-            for index, times in enumerate(pieces):
-                with self._watch.at("simulate"):
-                    under_way = {key: ahead[key] if key in ahead else self._world.start(key, times) for key in self._world.runs}
-                    values = {key: future.result() for key, future in under_way.items()}
-                self._write(times, values)
-                # The runs that nobody tunes go on while the tuner thinks.
-                if index + 1 < len(pieces):
-                    ahead = {key: self._world.start(key, pieces[index + 1]) for key in values if key != TUNED}
-                self._cycle(float(times[-1]), decisions)
-                progress.update(task, advance=1, description=f"{times[-1] / 3600:4.1f} h simulated")
-        decisions.flush()
-
-    def _write(self, times: FloatArray, values: Mapping[str, FloatArray]) -> None:
-        self._times.append(START_AT_SECONDS + float(times[-1]))
-        for key, run in self._world.runs.items():
-            self._series[key].append(run.scheduler.snapshot().recent)
-            if self._store is not None:
-                with self._watch.at("write"):
-                    self._store.write_run(key, times, values[key])
-
-    def _cycle(self, seconds: float, decisions: view.Decisions) -> None:
-        at = START_AT_SECONDS + seconds
-        with self._watch.at("refit"):
-            self._parts.forecasting.refit()
-        record = self._parts.cycle.run(at_seconds=at)
-        for stage, spent in record.stage_seconds.items():
-            self._watch.add(stage, spent)
-        decisions.show(record)
-        if self._store is not None:
-            with self._watch.at("write"):
-                self._store.write_tuner(self._parts.metrics.samples(round(at * 1000)), at)
-
-    def compared(self, policy: Policy) -> list[ComparisonRun]:
-        """Return what came of each run."""
-        runs = [
-            ComparisonRun(
-                name=key,
-                title=run.title,
-                metrics=run.tally.metrics(),
-                score=float("nan"),
-                times_seconds=np.array(self._times),
-                series=np.stack(self._series[key], axis=1),
-            )
-            for key, run in self._world.runs.items()
-        ]
-        del policy
-        return runs
+        yield Demo(workload, server, parts, Replay(world, parts, store, console=console, watch=watch))
 
 
 def demo_policy(page_url: str, prometheus_url: str | None, *, output: Path, seed: int) -> Policy:

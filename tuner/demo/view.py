@@ -3,23 +3,33 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuner.demo.world import Run
 from tuner.record.comparison import ComparisonRun, Gain, gains, improves
 from tuner.values.metrics import METRICS, MetricVector
 from tuner.values.stages import CycleRecord, Decision, Step
 
+_WIDTH: Final = 150
+"""Columns where the output is no terminal: wide enough for a decision with its reason."""
+
 _COLOURS: Mapping[str, str] = {
     Decision.APPLY: "bold cyan",
     Step.PROMOTE: "bold green",
+    Step.KEEP: "green",
     Step.ROLL_BACK: "bold red",
     "failed": "bold red",
     "adopted": "bold yellow",
 }
+
+
+def console() -> Console:
+    """Return where the demonstration prints to."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=_WIDTH)
 
 
 class Decisions:
@@ -60,16 +70,11 @@ def _line(record: CycleRecord) -> Text:
     return text
 
 
-def comparison(runs: Mapping[str, Run], series: Mapping[str, ComparisonRun]) -> Sequence[ComparisonRun]:
-    """Return the runs in the order of the table."""
-    return [series[key] for key in runs]
-
-
-def table(compared: Sequence[ComparisonRun], *, weights: MetricVector) -> Table:
+def table(compared: Sequence[ComparisonRun], *, weights: MetricVector, hours: float) -> Table:
     """Return the metrics of all runs, what each step gained, and every metric that got worse."""
     steps = gains(compared, weights=weights)
-    result = Table(title="24 h, simulated: the same trace and the same seed, three times", title_justify="left")
-    result.add_column("metric")
+    result = Table(title=f"{hours:g} h, simulated: the same trace and the same seed, three times", title_justify="left")
+    result.add_column("metric", no_wrap=True)
     for run in compared:
         result.add_column(f"({run.name})", justify="right")
     for step in steps:
@@ -98,6 +103,8 @@ def _change(step: Gain, index: int) -> Text:
 
 
 def _score(score: float) -> Text:
+    if math.isnan(score):
+        return Text("no sample")
     return Text(f"{score:+.4f}", style="green" if score < 0 else "red")
 
 

@@ -5,16 +5,19 @@ The runs keep in step, because a Prometheus refuses samples that lie an hour beh
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from tuner.reference.cluster import ClusterSpec
 from tuner.reference.exposition import Exposition
 from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.settings import ClockSettings
 from tuner.reference.tally import Tally
+from tuner.reference.workload import Workload
 from tuner.reference.workloads import NamedWorkload
+from tuner.values.metrics import MetricVector
 from tuner.values.stages import FloatArray
 
 START_AT_SECONDS: Final = 1_767_571_200.0
@@ -37,22 +40,34 @@ class Run:
         scheduler: The scheduler.
         exposition: Layout of its series.
         tally: What has come of it so far.
+        windows: Metrics of each piece of time that it was advanced by, each of shape (13,).
     """
 
     key: str
     title: str
     scheduler: ReferenceScheduler
     exposition: Exposition
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally
+    windows: list[MetricVector]
+    _window: Tally
 
-    def advance(self, times_seconds: FloatArray) -> FloatArray:
-        """Advance through some times, and return the values of all series at each, shape (series, times)."""
+    def advance(self, times_seconds: FloatArray, *, closes_window: bool = True) -> FloatArray:
+        """Advance through some times, and return the values of all series at each, shape (series, times).
+
+        Args:
+            times_seconds: Simulated seconds since the start, ascending, shape (times,).
+            closes_window: Whether the metrics since the last window was closed make one more of `windows`.
+        """
         columns = []
         for until in times_seconds.tolist():
             self.scheduler.advance(until)
             snapshot = self.scheduler.snapshot()
             self.tally.add(snapshot)
+            self._window.add(snapshot)
             columns.append(self.exposition.values(snapshot))
+        if closes_window:
+            self.windows.append(self._window.metrics())
+            self._window = _opened(self.scheduler)
         return np.stack(columns, axis=1)
 
 
@@ -67,7 +82,10 @@ class World:
             runs: Title and settings by key.
             seed: Seed of the physical constants and of chance.
         """
-        self.runs = {key: _run(key, title, workload, settings, seed) for key, (title, settings) in runs.items()}
+        self.runs = {
+            key: open_run(key, title, workload.cluster, workload.trace.workload, settings, seed=seed)
+            for key, (title, settings) in runs.items()
+        }
         self._pool = ThreadPoolExecutor(len(self.runs), thread_name_prefix="run")
 
     def start(self, key: str, times_seconds: FloatArray) -> "Future[FloatArray]":
@@ -87,9 +105,16 @@ def chunks(hours: float, *, chunk_seconds: float) -> list[FloatArray]:
     return list(steps.reshape(count, per_chunk))
 
 
-def _run(key: str, title: str, workload: NamedWorkload, settings: ClockSettings, seed: int) -> Run:
-    scheduler = ReferenceScheduler(workload.cluster, workload.trace.workload, settings=settings, seed=seed)
+def open_run(
+    key: str, title: str, cluster: ClusterSpec, workload: Workload, settings: ClockSettings, *, seed: int
+) -> Run:
+    """Return a scheduler at the start of its time, with its series laid out."""
+    scheduler = ReferenceScheduler(cluster, workload, settings=settings, seed=seed)
     exposition = Exposition(scheduler.snapshot(), extra_labels={"cluster": CLUSTER_LABEL, "run": key})
-    run = Run(key=key, title=title, scheduler=scheduler, exposition=exposition)
-    run.tally.add(scheduler.snapshot())
-    return run
+    return Run(key, title, scheduler, exposition, tally=_opened(scheduler), windows=[], _window=_opened(scheduler))
+
+
+def _opened(scheduler: ReferenceScheduler) -> Tally:
+    tally = Tally()
+    tally.add(scheduler.snapshot())
+    return tally

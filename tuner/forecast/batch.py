@@ -204,7 +204,8 @@ def still_of(values: FloatArray) -> FloatArray:
         return np.ones(values.shape[0])
     change = np.diff(values, axis=1)
     known = np.isfinite(change)
-    return 1 - (known & (change != 0)).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    moved: FloatArray = (known & (change != 0)).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    return 1 - moved
 
 
 def change_quantiles(values: FloatArray, *, horizon: int) -> tuple[FloatArray, FloatArray]:

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from tuner.forecast.batch import SCORED_STEPS, BoolArray, IntArray
+from tuner.forecast.batch import SCORED_STEPS, BoolArray
 from tuner.values.stages import FloatArray
 
 KEPT_WINDOWS: Final = 500
-"""Closed windows that each class remembers, sampled where more close at once."""
+"""Closed windows that are remembered, of each kind; the last ones where more close at once."""
 
 LEAST_WINDOWS: Final = 200
 """Closed windows before the factor is fitted."""
@@ -32,48 +32,50 @@ FACTOR_RANGE_WHOLE: Final = (1.0, 2.0)
 
 
 class Calibration:
-    """Factors on the half-widths, below and above the median, by class of series."""
+    """Factors on the half-widths, below and above the median, for continuous series and for counts.
 
-    def __init__(self, classes: int) -> None:
-        self.factors = np.ones((classes, 2))
-        self._scores: list[list[FloatArray]] = [[] for _ in range(classes)]
-        self._inside = np.zeros(classes)
-        self._count = np.zeros(classes)
+    Attributes:
+        factors: Shape (2, 2): row 0 for continuous series, row 1 for counts; below and above.
+    """
+
+    def __init__(self) -> None:
+        self.factors = np.ones((2, 2))
+        self._scores: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+        self._inside = np.zeros(2)
+        self._count = np.zeros(2)
 
     @property
     def coverage(self) -> FloatArray:
-        """Share of truths inside the spread that was handed out, by class, decayed; NaN while nothing has closed."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self._count > 0, self._inside / self._count, np.nan)
+        """Share of truths inside the spread that was handed out, decayed, shape (2,); NaN while nothing has closed."""
+        return np.where(self._count > 0, self._inside / np.maximum(self._count, 1e-12), np.nan)
 
-    def close(
-        self, served: FloatArray, raw: FloatArray, actual: FloatArray, *, classes: IntArray, whole: BoolArray
-    ) -> None:
+    def close(self, served: FloatArray, raw: FloatArray, actual: FloatArray, whole: BoolArray) -> None:
         """Learn from closed windows.
 
         Args:
             served: Quantiles that were handed out, shape (series, horizon, 3).
             raw: The same before the factors.
             actual: Truths, shape (series, steps); NaN where unknown.
-            classes: Class of each series, shape (series,).
             whole: Whether each series counts things, shape (series,).
         """
         actual = actual[:, :SCORED_STEPS]
         served, raw = served[:, : actual.shape[1]], raw[:, : actual.shape[1]]
         known = np.isfinite(actual) & np.isfinite(served[..., 1])
         inside = known & (actual >= served[..., 0]) & (actual <= served[..., 2])
-        for kind in np.unique(classes[known.any(axis=1)]):
-            rows = classes == kind
-            # Old windows fade with the weight of those that close now, so that big fleets forget as fast as small ones.
+        for kind in (0, 1):
+            rows = (whole == bool(kind)) & known.any(axis=1)
+            if not rows.any():
+                continue
+            # Old windows fade with the weight of those that close now: big fleets forget as fast as small ones.
             keep = max(1 - rows.sum() / KEPT_WINDOWS, 0.0)
             self._inside[kind] = self._inside[kind] * keep + inside[rows].sum()
             self._count[kind] = self._count[kind] * keep + known[rows].sum()
             self._remember(kind, _nonconformity(raw[rows], actual[rows]))
-            self._refit(kind, whole=bool(whole[rows].mean() > 0.5))
+            self._refit(kind)
 
-    def apply(self, quantiles: FloatArray, classes: IntArray) -> FloatArray:
+    def apply(self, quantiles: FloatArray, whole: BoolArray) -> FloatArray:
         """Return quantiles with the half-widths mended, shape (series, horizon, 3)."""
-        low, high = self.factors[classes, 0, None], self.factors[classes, 1, None]
+        low, high = self.factors[whole.astype(np.int64)].T[..., None]
         median = quantiles[..., 1]
         return np.stack(
             [median - low * (median - quantiles[..., 0]), median, median + high * (quantiles[..., 2] - median)], axis=-1
@@ -85,16 +87,15 @@ class Calibration:
         while sum(len(one) for one in kept[1:]) >= KEPT_WINDOWS:
             kept.pop(0)
 
-    def _refit(self, kind: int, *, whole: bool) -> None:
-        low, high = COVERAGE_BAND_WHOLE if whole else COVERAGE_BAND
+    def _refit(self, kind: int) -> None:
+        low, high = (COVERAGE_BAND, COVERAGE_BAND_WHOLE)[kind]
         if low <= self.coverage[kind] <= high:
             return
         scores = np.concatenate(self._scores[kind])
-        if len(scores) < LEAST_WINDOWS:
-            return
         known = np.isfinite(scores[..., 0])
-        fitted = np.quantile(scores[known], 0.9, axis=0) if known.any() else np.ones(2)
-        self.factors[kind] = np.clip(fitted, *(FACTOR_RANGE_WHOLE if whole else FACTOR_RANGE))
+        if len(scores) >= LEAST_WINDOWS and known.any():
+            fitted = np.quantile(scores[known], 0.9, axis=0)
+            self.factors[kind] = np.clip(fitted, *(FACTOR_RANGE, FACTOR_RANGE_WHOLE)[kind])
 
 
 def _nonconformity(raw: FloatArray, actual: FloatArray) -> FloatArray:

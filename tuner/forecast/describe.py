@@ -62,9 +62,7 @@ class Describer:
         self._recent_steps = HOUR_STEPS if nodes_of else DAY_STEPS
         kept = HOUR_STEPS if nodes_of else max(TYPICAL_DAYS) * DAY_STEPS + margin
         self._fine = Memory(steps=kept, step_seconds=STEP_SECONDS)
-        self._coarse = Memory(
-            steps=(DAY_STEPS + margin) // COARSE_STEPS + 2, step_seconds=COARSE_STEPS * STEP_SECONDS
-        )
+        self._coarse = Memory(steps=(DAY_STEPS + margin) // COARSE_STEPS + 2, step_seconds=COARSE_STEPS * STEP_SECONDS)
         self._quantiles: tuple[FloatArray, FloatArray] | None = None
         self._quantiles_step = 0
 
@@ -89,7 +87,8 @@ class Describer:
 
     def known(self) -> BoolArray:
         """Say which series have any sample in memory: of the others nothing can be said."""
-        return np.isfinite(self.history()).any(axis=1)
+        known: BoolArray = np.any(np.isfinite(self.history()), axis=1)
+        return known
 
     def history(self) -> FloatArray:
         """Return the last day (nodes: hour) at one minute, shape (series, steps); NaN where no sample was had."""
@@ -107,10 +106,15 @@ class Describer:
         """
         values = self.history()
         window = values[:, -WINDOW_STEPS:]
-        filled = np.where(
-            np.isfinite(window).any(axis=1)[:, None], fill_gaps(window), fill_gaps(values)[:, -1:]
-        )
+        fresh: BoolArray = np.any(np.isfinite(window), axis=1)
+        filled = np.where(fresh[:, None], fill_gaps(window), fill_gaps(values)[:, -1:])
         low, high = self._change_quantiles()
+        known = np.isfinite(values)
+        smallest, largest = (
+            values.min(axis=1, initial=np.inf, where=known),
+            values.max(axis=1, initial=-np.inf, where=known),
+        )
+        ceilings = self._ceilings()
         return Batch(
             window=filled,
             known=known_ratio(window),
@@ -122,8 +126,9 @@ class Describer:
             typical=self._typical(),
             low=low,
             high=high,
-            floor=np.where(np.nanmin(np.where(np.isfinite(values), values, np.inf), axis=1) >= 0, 0.0, -np.inf),
-            ceiling=self._ceilings(),
+            floor=np.where(smallest >= 0, 0.0, -np.inf),
+            # A series that was seen above its ceiling is not what the catalogue takes it for.
+            ceiling=np.where(largest <= ceilings, ceilings, np.inf),
             whole=whole_of(values),
             covariates=np.broadcast_to(covariates, (len(values), COVARIATE_FEATURES)),
         )

@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.forecast.batch import HOUR_STEPS, WINDOW_STEPS, Batch, FloatArray, IntArray, scale_of
+from tuner.forecast.batch import HOUR_STEPS, WINDOW_STEPS, Batch, IntArray, scale_of
 from tuner.forecast.features import HORIZON_STEPS, STATIC_FEATURES, encode, hide_covariates, hide_profiles
 from tuner.forecast.origins import batch_at, truths_at
 from tuner.forecast.traces import TrainingPart
+from tuner.values.stages import FloatArray
 
 STILL_SHARE: Final = 0.25
 """Chance of a window in which nothing moved, against 1 of the others. It depends on the inputs alone, so that the
@@ -119,9 +120,7 @@ def _counts(series: int, windows: int, rng: np.random.Generator) -> NDArray[np.i
     return np.bincount(rng.integers(0, series, windows), minlength=series)
 
 
-def _sample_series(
-    part: TrainingPart, row: int, count: int, rng: np.random.Generator, *, as_node: bool
-) -> Examples:
+def _sample_series(part: TrainingPart, row: int, count: int, rng: np.random.Generator, *, as_node: bool) -> Examples:
     values = part.series[row]
     candidates = np.arange(HOUR_STEPS, len(values) - HORIZON_STEPS)
     moves = np.concatenate([[0], np.cumsum(np.nan_to_num(np.diff(values)) != 0)])
@@ -140,6 +139,8 @@ def _sample_series(
     size = max(float(scale_of(values[None])[0]), 1e-9)
     examples = examples_of(batch, truths_at(values, origins, horizon=HORIZON_STEPS), np.full(count, size))
     forgets = rng.random(count) < HIDE_DAYS
-    hide_profiles(examples.sequence, examples.static, yesterday=forgets, typical=forgets | (rng.random(count) < HIDE_TYPICAL))
+    hide_profiles(
+        examples.sequence, examples.static, yesterday=forgets, typical=forgets | (rng.random(count) < HIDE_TYPICAL)
+    )
     hide_covariates(examples.static, rng.random(count) < HIDE_COVARIATES)
     return examples

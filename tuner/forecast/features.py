@@ -55,8 +55,7 @@ def encode(batch: Batch) -> Features:
     """Describe a batch for the network; finite whatever the batch holds."""
     last = batch.last
     movement = np.abs(batch.window - last[:, None]).mean(axis=1)
-    tiny = 1e-6 * np.maximum(np.abs(last), 1e-3)
-    unit = np.maximum(np.maximum(batch.scale, movement), tiny)
+    unit = np.maximum(np.maximum(batch.scale, movement), smallest_unit(batch))
     position = _squeeze((batch.window - last[:, None]) / unit[:, None])
     step = np.diff(position, axis=1, prepend=position[:, :1])
     yesterday, yesterday_profile = _profile(batch.yesterday, last, unit)
@@ -86,6 +85,11 @@ def encode(batch: Batch) -> Features:
     )
     sequence = np.stack([position, step, yesterday, typical], axis=2)
     return Features(sequence.astype(np.float32), static.astype(np.float32), unit)
+
+
+def smallest_unit(batch: Batch) -> FloatArray:
+    """Return the movement below which a series counts as flat, shape (series,), > 0: a millionth of its level."""
+    return 1e-6 * np.maximum(np.abs(batch.last), 1e-3)
 
 
 def decode(changes: FloatArray, batch: Batch, unit: FloatArray) -> FloatArray:

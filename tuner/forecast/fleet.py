@@ -18,6 +18,11 @@ DIGITS: Final = 5
 """Significant digits that changes from the last value keep: vector units differ in later ones, decisions must not."""
 
 
+PRIOR_RATIOS: Final = {"lstm": (0.9, 0.85), "damped_trend": (1.05, 1.02)}
+"""Loss of median and spread over last value's that a member is believed to have before it has shown its own (rounded
+from the training parts of the shipped traces); 1 for the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """What a fleet hands out for one origin.
@@ -40,10 +45,10 @@ class _Pending:
     """Forecasts whose truth is not known yet."""
 
     step: int
+    batch: Batch
     members: FloatArray
     raw: FloatArray
     served: FloatArray
-    whole: BoolArray
 
 
 class Fleet:
@@ -54,17 +59,18 @@ class Fleet:
         calibration: The factors on the spread.
     """
 
-    def __init__(self, members: Sequence[Forecaster], *, series: int = 0, prior: FloatArray | None = None) -> None:
+    def __init__(self, members: Sequence[Forecaster], *, series: int = 0) -> None:
         """Start with nothing learned.
 
         Args:
             members: The first is last value, to which rows without an answer fall.
             series: Number of series.
-            prior: Expected loss ratios of the members, see `Selection`.
         """
         self.members = tuple(members)
-        self.selection = Selection(tuple(member.name for member in members), series=series, prior=prior)
-        self.calibration = Calibration(1)
+        names = tuple(member.name for member in members)
+        prior = np.array([PRIOR_RATIOS.get(name, (1.0, 1.0)) for name in names])
+        self.selection = Selection(names, series=series, prior=prior)
+        self.calibration = Calibration()
         self._pending: _Pending | None = None
 
     def reindex(self, before: IntArray) -> None:
@@ -81,24 +87,19 @@ class Fleet:
             return self._pending.step
         return None
 
-    def close(self, actual: FloatArray) -> None:
-        """Learn from the open windows.
+    def close(self, actual: FloatArray) -> Batch | None:
+        """Learn from the open windows, and return them; None where there are none.
 
         Args:
             actual: What followed their origin, shape (series, SCORED_STEPS); NaN where no sample was had.
         """
         pending = self._pending
         if pending is None:
-            return
+            return None
         self._pending = None
         self.selection.close(pending.members, actual, pending.served)
-        self.calibration.close(
-            pending.served,
-            pending.raw,
-            actual,
-            classes=np.zeros(len(actual), dtype=np.int64),
-            whole=pending.whole,
-        )
+        self.calibration.close(pending.served, pending.raw, actual, pending.batch.whole)
+        return pending.batch
 
     def forecast(self, batch: Batch, *, step: int, answers: Sequence[FloatArray | None] | None = None) -> Served:
         """Return the quantiles for a batch, one row a series of the fleet.
@@ -115,12 +116,10 @@ class Fleet:
         answered = np.isfinite(members[:, :, 0, 0])
         choice = self.selection.choose().among(answered)
         raw = combine(members, choice, batch)
-        classes = np.zeros(len(batch), dtype=np.int64)
-        served = finish(self.calibration.apply(raw, classes), batch)
+        served = finish(self.calibration.apply(raw, batch.whole), batch)
         if self._pending is None:
-            self._pending = _Pending(step, members, raw, served, batch.whole)
+            self._pending = _Pending(step, batch, members, raw, served)
         return Served(served, choice.median, choice.spread, tuple(bool(one) for one in answered.any(axis=0)))
-
 
     def _without_stale_profile(self, batch: Batch) -> Batch:
         """Hide yesterday from series whose behaviour has just changed: it is no guide to today."""
@@ -133,11 +132,13 @@ class Fleet:
 
 def ask(member: Forecaster, batch: Batch) -> FloatArray | None:
     """Return a member's answer with rows that are not finite turned to NaN throughout; None where it has none."""
+    if len(batch) == 0:
+        return np.empty((0, batch.horizon, 3))
     try:
         answer = member.forecast(batch)
     except ForecastFailed:
         return None
-    good = np.isfinite(answer).all(axis=(1, 2))
+    good: BoolArray = np.all(np.isfinite(answer), axis=(1, 2))
     if member.name != LastValue.name:
         good &= batch.trusted
     return np.where(good[:, None, None], answer, np.nan) if not good.all() else answer
@@ -153,9 +154,7 @@ def combine(members: FloatArray, choice: Choice, batch: Batch) -> FloatArray:
     """
     rows = np.arange(len(batch))
     centre, spread = members[rows, choice.median][..., 1], members[rows, choice.spread]
-    quantiles = np.stack(
-        [np.minimum(spread[..., 0], centre), centre, np.maximum(spread[..., 2], centre)], axis=-1
-    )
+    quantiles = np.stack([np.minimum(spread[..., 0], centre), centre, np.maximum(spread[..., 2], centre)], axis=-1)
     return bound(quantiles, batch)
 
 
@@ -180,25 +179,25 @@ def finish(quantiles: FloatArray, batch: Batch) -> FloatArray:
 
 
 def significant(values: FloatArray, digits: int) -> FloatArray:
-    """Round to a number of significant digits; 0 stays 0."""
+    """Round to a number of significant digits; what is next to nothing becomes 0."""
     size = np.abs(values)
-    exponent = np.floor(np.log10(np.where(size > 0, size, 1.0)))
+    exponent = np.floor(np.log10(np.where(size > 1e-250, size, 1.0)))
     unit = 10.0 ** (exponent - digits + 1)
     rounded: FloatArray = np.round(values / unit) * unit
     return rounded
 
 
 def _moved(pending: _Pending, before: IntArray) -> _Pending:
-    source = np.maximum(before, 0)
-    new = before < 0
+    source, new = np.maximum(before, 0), before < 0
     moved = _Pending(
         pending.step,
+        pending.batch.take(source),
         pending.members[source],
         pending.raw[source],
         pending.served[source],
-        pending.whole[source],
     )
-    # NaN never counts: a series that was not there has nothing to close.
+    # A series that was not there has nothing to close: NaN never counts, and what is not known is not trusted.
+    moved.batch.known[new] = 0.0
     for values in (moved.members, moved.raw, moved.served):
         values[new] = np.nan
     return moved

@@ -63,7 +63,7 @@ class Lstm:
         """
         if self._rest > 0:
             self._rest -= 1
-            raise ForecastFailed("the network rests because its last answer took too long; smoothing stands in")
+            raise ForecastFailed("the network rests after it failed or took too long; smoothing stands in")
         network, exact = self._loaded()
         began = self._clock() if self._clock else 0.0
         features = encode(batch)
@@ -76,10 +76,14 @@ class Lstm:
         """Take other weights from the next forecast on."""
         self.weights = weights
         self._networks = None
+        self._rest = 0
 
     def _loaded(self) -> "tuple[Network, Network]":
         if self._networks is None:
+            # Should loading fail, the member rests: the next cycles need not wait for the same failure.
+            self._rest = REST_CALLS
             self._networks = load_network(self.weights), load_network(self.weights).double()
+            self._rest = 0
         return self._networks
 
 
@@ -95,7 +99,9 @@ def load_network(weights: Path) -> "Network":
 
         from tuner.forecast.network import Network
     except ImportError as error:
-        raise ForecastFailed(f"the network cannot run: {error}; install torch, or set forecast.lstm to false") from error
+        raise ForecastFailed(
+            f"the network cannot run: {error}; install torch, or set forecast.lstm to false"
+        ) from error
     try:
         state = load_file(weights)
         network = Network()
@@ -106,7 +112,10 @@ def load_network(weights: Path) -> "Network":
 
 
 def stretch(changes: FloatArray, horizon: int) -> FloatArray:
-    """Fit the network's answer to a horizon: cut it, or hold its last step while the spread grows like a random walk."""
+    """Fit the network's answer to a horizon: cut it, or hold its last step.
+
+    Beyond the last step the spread grows as that of a random walk.
+    """
     if horizon <= HORIZON_STEPS:
         return changes[:, :horizon]
     ahead = np.arange(HORIZON_STEPS + 1, horizon + 1)

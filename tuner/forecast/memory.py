@@ -55,9 +55,7 @@ class Memory:
             return np.arange(len(self.names))
         rows = {name: row for row, name in enumerate(self.names)}
         present = set(names)
-        absent = [
-            name for name, row in rows.items() if name not in present and np.isfinite(self.values[row]).any()
-        ]
+        absent = [name for name, row in rows.items() if name not in present and np.isfinite(self.values[row]).any()]
         self.names = (*names, *absent[: max(FORGET_ROWS - len(names), 0)])
         before = np.array([rows.get(name, -1) for name in self.names], dtype=np.int64)
         values = np.full((len(self.names), self._steps), np.nan)

@@ -36,9 +36,7 @@ class Network(nn.Module):
         start = torch.tanh(self.start(static))
         hidden, cell = start.chunk(2, dim=1)
         _, (state, _) = self.recurrent(sequence, (hidden[None].contiguous(), cell[None].contiguous()))
-        mixed = nn.functional.silu(
-            self.mix(torch.cat([state[0], static, sequence[:, -RECENT_STEPS:, 0]], dim=1))
-        )
+        mixed = nn.functional.silu(self.mix(torch.cat([state[0], static, sequence[:, -RECENT_STEPS:, 0]], dim=1)))
         below, median, above = self.out(mixed).view(-1, HORIZON_STEPS, 3).unbind(dim=2)
         # Offsets are positive, so that quantiles cannot cross.
         low = median - nn.functional.softplus(below)

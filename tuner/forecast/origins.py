@@ -24,6 +24,7 @@ from tuner.forecast.batch import (
 from tuner.forecast.describe import COARSE_STEPS, known_ratio
 from tuner.values.stages import FloatArray
 
+
 def batch_at(
     values: FloatArray,
     origins: IntArray,

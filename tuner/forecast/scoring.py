@@ -61,7 +61,7 @@ class Scores:
 def windows_of(trace: Trace, *, horizon: int = SCORED_STEPS, as_node: bool = False) -> Windows:
     """Return the windows at the fixed origins: first forecast steps train_steps, train_steps + 15, ..."""
     batches, truths, counts = [], [], []
-    for values, train_steps in zip(trace.series, trace.train_steps, strict=True):
+    for row, (values, train_steps) in enumerate(zip(trace.series, trace.train_steps, strict=True)):
         origins = np.arange(train_steps - 1, len(values) - SCORED_STEPS, SPACING_STEPS)
         batches.append(
             batch_at(
@@ -71,6 +71,7 @@ def windows_of(trace: Trace, *, horizon: int = SCORED_STEPS, as_node: bool = Fal
                 as_node=as_node,
                 ceiling=trace.ceiling,
                 past=values[:train_steps],
+                covariates=trace.covariates[row] if trace.covariates else None,
             )
         )
         truths.append(truths_at(values, origins, horizon=SCORED_STEPS))
@@ -102,7 +103,7 @@ def answers_of(members: Sequence[Forecaster], windows: Windows) -> dict[str, Flo
 
 
 def roll(
-    members: Sequence[Forecaster], answers: Mapping[str, FloatArray], windows: Windows, *, prior: FloatArray | None = None
+    members: Sequence[Forecaster], answers: Mapping[str, FloatArray], windows: Windows
 ) -> tuple[FloatArray, Fleet]:
     """Roll the ensemble over the windows as in life: forecast, wait until the window has closed, learn, forecast.
 
@@ -110,7 +111,7 @@ def roll(
         Quantiles of all windows, shape (windows, horizon, 3), and the fleet as it is at the end.
     """
     counts = windows.counts
-    fleet = Fleet(members, series=len(counts), prior=prior)
+    fleet = Fleet(members, series=len(counts))
     served = np.empty_like(next(iter(answers.values())))
     actual = np.full((len(counts), SCORED_STEPS), np.nan)
     for turn in range(int(counts.max())):
@@ -122,6 +123,14 @@ def roll(
         served[rows[running]] = told.quantiles[running]
         actual = np.where(running[:, None], windows.actual[rows], np.nan)
     return served, fleet
+
+
+def by_class(names: Sequence[str], ratios: FloatArray) -> dict[str, float]:
+    """Return geometric means by class of series: what follows the last slash of their names, all alike without one."""
+    classes: dict[str, list[float]] = {}
+    for name, ratio in zip(names, ratios, strict=True):
+        classes.setdefault(name.rpartition("/")[2] if "/" in name else "", []).append(float(ratio))
+    return {kind: _geometric_mean(np.array(values)) for kind, values in classes.items()}
 
 
 def _by_series(values: FloatArray, windows: Windows) -> FloatArray:

@@ -46,6 +46,7 @@ DRIFT_WARM_UP: Final = 8
 DRIFT_WINDOWS: Final = 2
 """Windows for which a shift counts as recent: thirty minutes."""
 
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Member in charge of each series: one for the median, one for the spread; shapes (series,)."""

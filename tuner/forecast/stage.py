@@ -1,4 +1,4 @@
-"""The forecasting stage: from an observation to quantiles of every series and the best window for work that can wait."""
+"""The forecasting stage: from an observation to quantiles of every series, and to the best window."""
 
 import dataclasses
 import threading
@@ -15,6 +15,8 @@ from tuner.forecast.fleet import Fleet, Served
 from tuner.forecast.forecaster import Forecaster
 from tuner.forecast.lstm import SHIPPED, Lstm
 from tuner.forecast.naive import DampedTrend, LastValue, Smoothing
+from tuner.forecast.reservoir import Reservoir
+from tuner.forecast.retraining import FineTuner, Retraining
 from tuner.forecast.statistical import DECISIVE, Arima, DampedEts
 from tuner.forecast.window import best_window
 from tuner.settings.model import ForecastSettings
@@ -22,10 +24,6 @@ from tuner.values.stages import STEP_SECONDS, FloatArray, Forecast, Observation,
 
 RUNGS: Final = ("selected", "smoothing", "last_value")
 """The ladder, best first."""
-
-PRIOR_RATIOS: Final = {Lstm.name: (0.9, 0.85), DampedTrend.name: (1.05, 1.02)}
-"""Loss of median and spread over last value's that a member is believed to have before it has shown its own (rounded
-from the training parts of the shipped traces); 1 for the others."""
 
 REFIT_BUDGET_SECONDS: Final = 2.0
 """Time that fitting may take of a core, where there is a clock."""
@@ -46,12 +44,11 @@ class Forecasting:
 
         Args:
             settings: Horizon, and which members take part.
-            seed: Seed of fine-tuning; forecasts themselves draw nothing.
+            seed: Seed of fine-tuning; forecasts themselves draw no random numbers.
             weights: Weights of the network; those that are shipped where absent.
             clock: Monotonic seconds, for deadlines of slow members. Without one, as in replays, none is kept, and
                 the same observations give the same forecasts.
         """
-        self.seed = seed
         self._horizon = round(settings.horizon_seconds / STEP_SECONDS)
         self._clock = clock
         self._network = (
@@ -63,6 +60,8 @@ class Forecasting:
         learned: tuple[Forecaster, ...] = self._statistical if settings.statistical else ()
         self._cluster = _Track((LastValue(), Smoothing(), DampedTrend(), *learned, *self._networks()), self._horizon)
         self._nodes: dict[str, _Track] = {}
+        self._reservoir = Reservoir(seed=seed)
+        self._tuner = FineTuner(weights or SHIPPED, seed=seed)
 
     def forecast(self, observation: Observation) -> Forecast:
         """Return quantiles of every series of the observation that had a sample in the last day, to the horizon.
@@ -74,13 +73,14 @@ class Forecasting:
 
     def _forecast(self, observation: Observation) -> Forecast:
         covariates = covariates_of(observation.history)
-        told = self._cluster.forecast(observation.history, covariates)
+        told = self._cluster.forecast(observation.history, covariates, self._reservoir)
         nodes = {}
         for metric, frame in observation.nodes.items():
             if metric not in self._nodes:
-                members = (LastValue(), Smoothing(), *self._networks())
-                self._nodes[metric] = _Track(members, self._horizon, nodes_of=metric)
-            answer = self._nodes[metric].forecast(frame, covariates)
+                self._nodes[metric] = _Track(
+                    (LastValue(), Smoothing(), *self._networks()), self._horizon, nodes_of=metric
+                )
+            answer = self._nodes[metric].forecast(frame, covariates, self._reservoir)
             nodes[metric] = (answer.names, answer.quantiles)
         forecast = Forecast(
             cycle_id=observation.cycle_id,
@@ -104,17 +104,36 @@ class Forecasting:
             values = self._cluster.describer.history()[rows]
         began = self._clock() if self._clock else 0.0
         for turn, member in enumerate(self._statistical, start=1):
-            limit = REFIT_BUDGET_SECONDS * turn / len(self._statistical)
-            member.fit(names, values, expired=lambda limit=limit: self._elapsed(began) > limit)
+            budget = REFIT_BUDGET_SECONDS * turn / len(self._statistical)
+            member.fit(names, values, expired=self._deadline(began + budget))
 
-    def adopt(self, weights: Path) -> None:
-        """Take other weights of the network from the next forecast on, as fine-tuning does."""
-        if self._network is not None:
-            self._network.swap(weights)
+    def retrain(self, *, elapsed_seconds: float) -> Retraining:
+        """Take the next step of fine-tuning the network, without waiting; called outside the cycle, in any thread.
 
-    def coverage(self) -> float:
-        """Return the share of truths inside the spread that was handed out, cluster level; NaN while none has closed."""
-        return float(self._cluster.fleet.calibration.coverage[0])
+        Training itself runs in a child process, which may die without harm. Replays do not call this.
+
+        Args:
+            elapsed_seconds: Time since the last call.
+        """
+        if self._network is None:
+            return Retraining.WAITING
+        with self._lock:
+            result = self._tuner.advance(self._reservoir, elapsed_seconds=elapsed_seconds)
+            if result is Retraining.SWAPPED:
+                self._network.swap(self._tuner.weights)
+        return result
+
+    def close(self) -> None:
+        """Stop what still runs beside the process, and remove its files; nothing may be forecast afterwards."""
+        self._tuner.close()
+
+    def coverage(self) -> tuple[float, float]:
+        """Return the shares of cluster-level truths inside the spread, for continuous series and for counts.
+
+        NaN while none has closed; the aim is 0.8, and for counts between that and 0.95.
+        """
+        continuous, counts = self._cluster.fleet.calibration.coverage
+        return float(continuous), float(counts)
 
     def drifted(self) -> tuple[str, ...]:
         """Name the cluster-level series whose error jumped within the last thirty minutes."""
@@ -123,8 +142,9 @@ class Forecasting:
     def _networks(self) -> tuple[Lstm, ...]:
         return () if self._network is None else (self._network,)
 
-    def _elapsed(self, began: float) -> float:
-        return self._clock() - began if self._clock else 0.0
+    def _deadline(self, at: float) -> Callable[[], bool]:
+        clock = self._clock
+        return lambda: clock is not None and clock() > at
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,10 +163,9 @@ class _Track:
 
     def __init__(self, members: tuple[Forecaster, ...], horizon: int, *, nodes_of: str | None = None) -> None:
         self.describer = Describer(horizon=horizon, nodes_of=nodes_of)
-        prior = np.array([PRIOR_RATIOS.get(member.name, (1.0, 1.0)) for member in members])
-        self.fleet = Fleet(members, prior=prior)
+        self.fleet = Fleet(members)
 
-    def forecast(self, frame: SeriesFrame, covariates: FloatArray) -> _Told:
+    def forecast(self, frame: SeriesFrame, covariates: FloatArray, reservoir: Reservoir) -> _Told:
         """Take in a frame, learn from what has closed, and forecast what is known of it."""
         self.fleet.reindex(self.describer.merge(frame))
         for member in self.fleet.members:
@@ -155,7 +174,10 @@ class _Track:
         step = self.describer.step
         due = self.fleet.due_at(step)
         if due is not None:
-            self.fleet.close(self.describer.actual(due))
+            actual = self.describer.actual(due)
+            closed = self.fleet.close(actual)
+            if closed is not None:
+                reservoir.add(closed, actual)
         batch = self.describer.batch(covariates)
         served = self.fleet.forecast(batch, step=step)
         shown = np.flatnonzero(self.describer.known()[: len(frame.names)])

@@ -5,20 +5,23 @@ The first 70 % of each series are for training, the rest for scoring; the split 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuner.errors import TraceError
+from tuner.forecast.batch import WINDOW_STEPS
+from tuner.forecast.covariates import SOURCES, normalised
 from tuner.values.stages import FloatArray
 
 TRACES: Final = ("crane", "surf", "itp_arr", "itp_queue", "helios")
 """Names of the shipped traces; `series/README.md` tells what they are."""
 
 FOLDER: Final = Path(__file__).parent / "series"
+
+RECORDING: Final = FOLDER / "reference.npz"
+"""Recorded runs of the simulated reference scheduler, which also tell the covariates."""
 
 _CEILINGS: Final = {"surf": 100.0}
 """Largest possible value, where there is one: SURF's series are percent."""
@@ -41,7 +44,7 @@ class TrainingPart:
     covariates: tuple[FloatArray, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Series of one origin, whole.
 
@@ -52,6 +55,8 @@ class Trace:
         train_steps: Steps that training may see, one a series.
         ceiling: Largest possible value; infinity where there is none.
         covariates: Of each series, shape (steps, COVARIATE_FEATURES); empty where there are none.
+        last_value: MAE, quantile loss and coverage of last value at the fixed origins, by series, as the table beside
+            the shipped series has them; None where there is no such table.
     """
 
     name: str
@@ -60,17 +65,13 @@ class Trace:
     train_steps: tuple[int, ...]
     ceiling: float = float("inf")
     covariates: tuple[FloatArray, ...] = ()
+    last_value: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
     def training_part(self) -> TrainingPart:
         """Return copies of the first 70 % of each series, and nothing else."""
         parts = tuple(one[:steps].copy() for one, steps in zip(self.series, self.train_steps, strict=True))
         beside = tuple(one[:steps].copy() for one, steps in zip(self.covariates, self.train_steps, strict=False))
         return TrainingPart(self.name, parts, self.ceiling, beside)
-
-    @cached_property
-    def whole(self) -> NDArray[np.bool_]:
-        """Whether each series counts things, as far as training can tell, shape (series,)."""
-        return np.array([bool(np.all(one == np.round(one))) for one in self.training_part().series])
 
 
 def load(name: str, *, folder: Path = FOLDER) -> Trace:
@@ -96,7 +97,50 @@ def load(name: str, *, folder: Path = FOLDER) -> Trace:
         tuple(parts[one] for one in names),
         tuple(int(one) for one in table["train_steps"]),
         _CEILINGS.get(name, float("inf")),
+        last_value=(
+            table["last_value_mae"].to_numpy(np.float64),
+            table["last_value_ql"].to_numpy(np.float64),
+            table["last_value_coverage"].to_numpy(np.float64),
+        ),
     )
+
+
+def load_recording(path: Path = RECORDING) -> Trace:
+    """Return recorded runs as a trace, one series a run and metric; of series that never move nothing is kept.
+
+    Raises:
+        TraceError: The file is missing or of another form.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            names, values, accelerators = data["names"], data["values"].astype(np.float64), data["accelerators"]
+    except (OSError, KeyError, ValueError) as error:
+        raise TraceError(f"{path}: no usable recording: {error}; run `python -m tuner.bench.recording`") from error
+    listed = [str(name) for name in names]
+    rows = [
+        (f"run{run}/{name}", values[run, row], _covariates(listed, values[run], float(accelerators[run])))
+        for run in range(len(values))
+        for row, name in enumerate(listed)
+        if np.isfinite(values[run, row]).mean() > 0.9 and np.ptp(values[run, row][np.isfinite(values[run, row])]) > 0
+    ]
+    steps = values.shape[2]
+    return Trace(
+        "reference",
+        tuple(name for name, _, _ in rows),
+        tuple(one for _, one, _ in rows),
+        (int(0.7 * steps),) * len(rows),
+        covariates=tuple(beside for _, _, beside in rows),
+    )
+
+
+def _covariates(names: list[str], values: FloatArray, accelerators: float) -> FloatArray:
+    """Return the covariates at every step of a run, shape (steps, COVARIATE_FEATURES)."""
+    features = np.full((values.shape[1], 2 * len(SOURCES)), np.nan)
+    for index, source in enumerate(SOURCES):
+        level = normalised(source, values[names.index(source)], accelerators)
+        features[:, 2 * index] = level
+        features[WINDOW_STEPS - 1 :, 2 * index + 1] = level[WINDOW_STEPS - 1 :] - level[: 1 - WINDOW_STEPS]
+    return np.where(np.isfinite(features), features, np.nan)
 
 
 def read_series(path: Path) -> Trace:

@@ -8,14 +8,16 @@ Only the first 70 % of each trace is ever read here: `TrainingPart` holds nothin
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import structlog
 
 from tuner.forecast.examples import Examples, sample
-from tuner.forecast.traces import TRACES, TrainingPart, load
+from tuner.forecast.lstm import SHIPPED
+from tuner.forecast.traces import TRACES, TrainingPart, load, load_recording
 from tuner.values.stages import QUANTILES
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Recipe:
     threads: int = 2
 
 
+QUICK: Final = Recipe(steps=1_000, windows=10_000)
+"""A minute's training: weights that work, and are worse than those that are shipped."""
+
 Progress = Callable[[int, float], None]
 """Told the number of steps done, and the mean loss since the last call."""
 
@@ -57,21 +62,26 @@ REPORT_STEPS: Final = 500
 
 
 def train(
-    out: Path,
     *,
+    output: Path | None = None,
     seed: int = 1,
-    recipe: Recipe = Recipe(),  # noqa: B008 - it is frozen.
+    quick: bool = False,
+    recipe: Recipe | None = None,
     parts: Sequence[TrainingPart] | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Train a network from scratch and write its weights.
 
+    It learns from the shipped traces first, and then, more gently, from these and the recorded runs, which alone
+    tell the covariates.
+
     Args:
-        out: File to write, in the safetensors format.
+        output: File to write, in the safetensors format; the place of the shipped weights where absent.
         seed: Seed of the sampling and of the weights.
+        quick: Whether to train for a minute only, to see that it works; a recipe goes before.
         recipe: How long and on how much.
-        parts: What to train on; the training parts of all shipped traces where absent.
-        progress: Told of progress.
+        parts: What to train on, instead of all that is shipped, in one stage.
+        progress: Told of progress; logged where absent.
 
     Returns:
         The file.
@@ -80,19 +90,48 @@ def train(
 
     from tuner.forecast.network import Network
 
-    chosen = [load(name).training_part() for name in TRACES] if parts is None else parts
-    examples = sample(chosen, windows=recipe.windows, rng=np.random.default_rng(seed))
+    recipe = recipe or (QUICK if quick else Recipe())
+    output = output or SHIPPED
+    traces = [load(name).training_part() for name in TRACES] if parts is None else list(parts)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Network()
-    fit(network, examples, recipe=recipe, seed=seed, progress=progress)
-    save(network, out)
-    return out
+    examples = sample(traces, windows=recipe.windows, rng=np.random.default_rng(seed))
+    fit(network, examples, recipe=recipe, seed=seed, progress=progress or _log)
+    if parts is None:
+        learn_covariates(network, [*traces, load_recording().training_part()], recipe, seed=seed, progress=progress)
+    save(network, output)
+    return output
 
 
-def fit(
-    network: "Network", examples: Examples, *, recipe: Recipe, seed: int, progress: Progress | None = None
+def learn_covariates(
+    network: "Network",
+    parts: Sequence[TrainingPart],
+    recipe: Recipe,
+    *,
+    seed: int,
+    progress: Progress | None = None,
 ) -> None:
+    """Train a network on, in place: a ninth of the steps at a third of the rate, on windows drawn anew.
+
+    Args:
+        network: Where to start from.
+        parts: Traces and recordings.
+        recipe: That of the first stage.
+        seed: Seed of the first stage.
+        progress: Told of progress; logged where absent.
+    """
+    gentle = replace(
+        recipe,
+        steps=max(recipe.steps // 9, 1),
+        windows=recipe.windows // 2,
+        learning_rate=recipe.learning_rate / 3,
+    )
+    examples = sample(parts, windows=gentle.windows, rng=np.random.default_rng([seed, 2]))
+    fit(network, examples, recipe=gentle, seed=seed, progress=progress or _log)
+
+
+def fit(network: "Network", examples: Examples, *, recipe: Recipe, seed: int, progress: Progress | None = None) -> None:
     """Train a network in place; at the end it holds the averaged weights.
 
     Args:
@@ -142,6 +181,10 @@ def _fit(network: "Network", examples: Examples, recipe: Recipe, seed: int, prog
             total = 0.0
     network.load_state_dict(average)
     network.eval()
+
+
+def _log(step: int, loss: float) -> None:
+    structlog.get_logger(__name__).info("training_progressed", step=step, loss=round(loss, 4))
 
 
 def quantile_loss(changes: "torch.Tensor", target: "torch.Tensor") -> "torch.Tensor":

@@ -3,9 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tuner.settings.model import CycleSettings, TunerMode
+from tuner.settings.model import CycleSettings, Policy, TunerMode
 from tuner.values.knobs import KnobSpec, Role
+from tuner.values.metrics import METRICS
 from tuner.values.stages import Forecast, Observation, Proposal
+
+
+def required_metrics(policy: Policy) -> tuple[str, ...]:
+    """Name the metrics without which nothing is changed: all that are read, but for the optional ones.
+
+    An optional metric may well have no sample: where no protected task starts, nobody waits.
+    """
+    optional = {spec.name for spec in METRICS if spec.optional}
+    return tuple(name for name in policy.mapped_metrics if name not in optional)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,7 @@ class Case:
         last_change_at_seconds: When settings were last changed; None where they never were.
         on_trial: Cycle of the change that is still being verified; None where there is none.
         disruptive_allowed: Whether knobs may be set that restart the scheduler or work.
+        anchors: Intervals of the past from which it is known how far the twin is off without a change.
         choices: For knobs whose native setting is a word: the values that the words stand for.
     """
 
@@ -41,6 +52,7 @@ class Case:
     max_clock_skew_seconds: float
     last_change_at_seconds: float | None = None
     on_trial: int | None = None
+    anchors: int = 0
     disruptive_allowed: bool = False
     choices: Mapping[Role, tuple[float, ...]] = field(default_factory=dict)
 

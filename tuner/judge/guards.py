@@ -23,6 +23,9 @@ GAIN_ERRORS: Final = 1.0
 MIN_TRUST: Final = 0.05
 """Trust below which the twin's predictions are not acted on (assumption: one in twenty came true)."""
 
+MIN_ANCHORS: Final = 3
+"""Fewest intervals before a change without which the verification could say nothing of it (as it has it)."""
+
 _ROUNDING: Final = 1e-9
 """Difference of two settings that is rounding."""
 
@@ -184,6 +187,13 @@ def one_change(case: Case) -> Finding:
     return _finding("one_change", passed=passed, sentence=sentence)
 
 
+def verifiable(case: Case) -> Finding:
+    """Hold until enough is known of the time before a change to judge it by."""
+    seen, limit = case.anchors, MIN_ANCHORS
+    sentence = f"{seen} intervals tell how far the twin is off without a change, at least {limit} needed"
+    return _finding("verifiable", passed=seen >= limit, observed=seen, limit=limit, unit="intervals", sentence=sentence)
+
+
 def cooldown(case: Case) -> Finding:
     """Hold for a while after a change, whoever made it."""
     limit = case.settings.cooldown_seconds
@@ -261,6 +271,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     # When it may be done.
     one_change,
     cooldown,
+    verifiable,
     # Whether it is worth it.
     fidelity,
     trust,

@@ -18,11 +18,11 @@ from tuner.observe.questions import Question
 from tuner.observe.source import Answer, Series
 from tuner.values.stages import Problem
 
-MAX_EXPRESSION_BYTES: Final = 12_000
+MAX_EXPRESSION_LENGTH: Final = 12_000
 """Length of a fused expression; VictoriaMetrics takes 16,384 bytes."""
 
-RETRY_CYCLES: Final = 10
-"""How many cycles a refused question rests before it is tried again."""
+RETRY_CYCLES: Final = 5
+"""How many cycles pass before a question that was refused, or cannot be fused, is tried again like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,6 @@ class Reading:
 
     series: tuple[Series, ...]
     newest_at_seconds: float
-
-
-@dataclass(slots=True)
-class _Refusal:
-    problem: Problem
-    rests: int = RETRY_CYCLES
 
 
 class Asker:
@@ -67,12 +61,13 @@ class Asker:
         self._aged: Final = {name for name, text in self._now.items() if newest_at(text)}
         self._newest_seen: dict[str, float] = {}
         self._alone: set[str] = set() if source.fuses else set(self._now)
-        self._refused: dict[str, _Refusal] = {}
+        self._refused: dict[str, Problem] = {}
+        self._rests: dict[str, int] = {}  # Cycles until one that is alone or refused is tried again.
 
     @property
     def refused(self) -> tuple[Problem, ...]:
         """Problems of the questions that the source refuses."""
-        return tuple(refusal.problem for refusal in self._refused.values())
+        return tuple(self._refused.values())
 
     def instant(self, at_seconds: float) -> dict[str, Reading]:
         """Ask everything at one time; questions that were not reached in this cycle are not in the answer.
@@ -131,14 +126,14 @@ class Asker:
         return [each for each in (self._blame(suspects[0], refusal), rest) if each]
 
     def _due(self) -> Iterator[list[str]]:
-        """Yield the groups to ask in this cycle: those that are known, and one refused question that has rested."""
+        """Yield the groups to ask in this cycle, one question that has rested among them as if nothing were known."""
+        self._rests = {name: cycles - 1 for name, cycles in self._rests.items()}
+        rested = next((name for name, cycles in self._rests.items() if cycles <= 0), None)
+        if rested is not None:
+            self._acquit(rested)
+            self._groups = [*([name for name in group if name != rested] for group in self._groups), [rested]]
         for group in self._groups:
             yield from self._packed(group, self._now_rows)
-        for refusal in self._refused.values():
-            refusal.rests -= 1
-        rested = next((name for name, refusal in self._refused.items() if refusal.rests <= 0), None)
-        if rested is not None:
-            yield [rested]
 
     def _packed(self, names: Sequence[str], rows: Mapping[str, str]) -> Iterator[list[str]]:
         """Yield groups whose fused expression is not too long, and by itself what cannot be fused."""
@@ -148,7 +143,7 @@ class Asker:
             if name in self._alone:
                 yield [name]
                 continue
-            if group and length + len(rows[name]) > MAX_EXPRESSION_BYTES:
+            if group and length + len(rows[name]) > MAX_EXPRESSION_LENGTH:
                 yield group
                 group, length = [], 0
             group.append(name)
@@ -166,10 +161,7 @@ class Asker:
             # before is its age.
             for name, (newest,) in _by_name(answer, NEWEST_LABEL).items():
                 self._newest_seen[name] = float(newest.values[-1])
-        readings = {name: Reading(values.get(name, ()), self._newest(name, values.get(name, ()))) for name in group}
-        for name in group:
-            self._refused.pop(name, None)
-        return readings
+        return {name: Reading(values.get(name, ()), self._newest(name, values.get(name, ()))) for name in group}
 
     def _newest(self, name: str, series: Sequence[Series]) -> float:
         if name in self._aged and name not in self._alone:
@@ -178,14 +170,21 @@ class Asker:
 
     def _blame(self, name: str, error: QueryRejected | QueryTooLarge) -> list[str]:
         """Note that a question spoils every query that it is in; return it where it should be asked by itself."""
-        if name not in self._alone and name not in self._refused:
+        if name not in self._alone:
             # It may be a scalar, which cannot be fused, or be spoilt by the question of its age.
             self._alone.add(name)
+            self._rests[name] = RETRY_CYCLES
             return [name]
+        self._refused[name] = Problem(name, label(error), str(error))
+        self._rests[name] = RETRY_CYCLES
+        return []
+
+    def _acquit(self, name: str) -> None:
+        """Forget what is held against a question."""
+        self._refused.pop(name, None)
+        self._rests.pop(name, None)
         if self._source.fuses:
             self._alone.discard(name)
-        self._refused[name] = _Refusal(Problem(name, label(error), str(error)))
-        return []
 
 
 def label(error: QueryRejected | QueryTooLarge | SourceUnavailable) -> str:

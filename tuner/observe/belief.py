@@ -1,6 +1,7 @@
 """What of an answer is believed: pure functions from series to samples, and the problems they met."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from tuner.observe.source import Series
 from tuner.values.context import TASK_CLASSES
 from tuner.values.stages import FloatArray, Problem
 
-RANGE_SLACK_RATIO = 0.02
+RANGE_SLACK_RATIO: Final = 0.02
 """Share by which a value may lie outside its range and is taken for the bound: `rate()` extrapolates, floats round."""
 
 

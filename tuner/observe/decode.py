@@ -50,29 +50,38 @@ def merge(series: Iterable[Series]) -> tuple[tuple[Series, ...], int]:
 
     Of samples for the same instant the last one stays.
     """
+    series = tuple(series)
+    keys = [frozenset(each.labels.items()) for each in series]
+    if len(set(keys)) == len(keys) and _in_order(series):
+        return series, 0
     parts: dict[frozenset[tuple[str, str]], list[Series]] = {}
-    for each in series:
-        parts.setdefault(frozenset(each.labels.items()), []).append(each)
+    for key, each in zip(keys, series, strict=True):
+        parts.setdefault(key, []).append(each)
     merged = []
-    duplicates = 0
     for same in parts.values():
-        one = same[0]
-        times, values = one.times_seconds, one.values
-        if len(same) > 1:
-            times = np.concatenate([each.times_seconds for each in same])
-            values = np.concatenate([each.values for each in same])
-        if len(times) > 1 and not (times[1:] > times[:-1]).all():
-            count = len(times)
-            times, values = _ascending(times, values)
-            duplicates += count - len(times)
-        merged.append(one if times is one.times_seconds else Series(one.labels, times, values))
-    return tuple(merged), duplicates
+        times, values = _ascending(
+            np.concatenate([each.times_seconds for each in same]), np.concatenate([each.values for each in same])
+        )
+        merged.append(Series(same[0].labels, times, values))
+    count = sum(len(each.times_seconds) for each in series)
+    return tuple(merged), count - sum(len(each.times_seconds) for each in merged)
+
+
+def _in_order(series: Sequence[Series]) -> bool:
+    """Say whether the times of every series ascend; in one go, for there may be thousands of short ones."""
+    if not series:
+        return True
+    times = np.concatenate([each.times_seconds for each in series])
+    rises = times[1:] > times[:-1]
+    ends = np.cumsum([len(each.times_seconds) for each in series]) - 1
+    rises[ends[(ends >= 0) & (ends < len(rises))]] = True
+    return bool(rises.all())
 
 
 def _ascending(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     order = np.argsort(times, kind="stable")
     times, values = times[order], values[order]
-    last = np.append(times[1:] > times[:-1], True)
+    last = np.append(times[1:] > times[:-1], True)[: len(times)]
     return times[last], values[last]
 
 

@@ -180,7 +180,8 @@ class Observer:
 
     def _tell(self, readings: Mapping[str, Reading], *, cycle_id: int, at_seconds: float) -> Observation:
         """Put the observation together."""
-        past = dict(zip(self._history.names, zip(*self._history.newest(), strict=True), strict=True))
+        newest = (each.tolist() for each in self._history.newest())
+        past = dict(zip(self._history.names, zip(*newest, strict=True), strict=True))
         current = {
             each.name: self._now(each, readings.get(each.name), past[each.name], at_seconds) for each in self._questions
         }
@@ -215,7 +216,7 @@ class Observer:
         """
         problems = self._problems
         _, values = combine(reading.series if reading else (), question, question.current_reduction, problems)
-        value = values[-1] if len(values) else math.nan
+        value = float(values[-1]) if len(values) else math.nan
         newest = reading.newest_at_seconds if reading else math.nan
         limit = self._policy.cycle.max_age_seconds
         stopped = not at_seconds - newest <= limit and bool(len(values) or not math.isnan(newest))

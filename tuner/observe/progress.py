@@ -17,6 +17,7 @@ class Progress:
     A piece that fails is asked again in the next cycle, at half the size; one that succeeds is followed by one of twice
     the size. A day of minutes thus takes four queries of a healthy source, and a source that needs longer than the
     deadline for it gives its history over several cycles. Sizes never depend on the clock, so replays repeat.
+    After an outage that was longer than the first piece, everything is read anew.
     """
 
     def __init__(self, window: Window, *, first_columns: int) -> None:
@@ -27,6 +28,7 @@ class Progress:
             first_columns: Size of the first piece.
         """
         self._window: Final = window
+        self._first_columns: Final = first_columns
         self._columns = first_columns
         self._limit = window.columns
         self._reach: dict[str, tuple[float, float]] = {}
@@ -47,7 +49,7 @@ class Progress:
         Args:
             names: What to read. Those that have been read equally far are asked together.
             ask: Asks for some names from one grid point to another, both included, and places the samples.
-            may_ask: Whether another question is allowed; the new columns are asked for in any case.
+            may_ask: Whether another question is allowed; the first one is asked in any case.
 
         Raises:
             TunerError: Asking failed; what was read before stays read.
@@ -56,13 +58,18 @@ class Progress:
         for name in names:
             since, until = self._reach.get(name, (math.inf, -math.inf))
             groups.setdefault((max(since, self._window.start_at_seconds), until), []).append(name)
-        for reach, group in groups.items():
+        complete = True
+        for number, (reach, group) in enumerate(groups.items()):
+            if number > 0 and not may_ask():
+                return
             try:
-                self._read(group, reach, ask, may_ask)
+                complete &= self._read(group, reach, ask, may_ask)
             except TunerError:
                 self._limit = max(self._columns // 2, _MIN_COLUMNS)
                 self._columns = self._limit
                 raise
+        if complete:
+            self._columns, self._limit = self._first_columns, self._window.columns
 
     def _read(
         self,
@@ -70,7 +77,8 @@ class Progress:
         reach: tuple[float, float],
         ask: Callable[[Sequence[str], float, float], None],
         may_ask: Callable[[], bool],
-    ) -> None:
+    ) -> bool:
+        """Read some names; return whether nothing older is left."""
         window, step = self._window, self._window.step_seconds
         since, until = reach
         if until <= window.end_at_seconds - max(self._columns, _MIN_COLUMNS) * step:
@@ -85,6 +93,7 @@ class Progress:
             ask(names, start, since - step)
             since = start
             self._note(names, since, window.end_at_seconds)
+        return since <= window.start_at_seconds
 
     def _note(self, names: Sequence[str], since: float, until: float) -> None:
         self._reach |= dict.fromkeys(names, (since, until))

@@ -4,6 +4,7 @@ There is no history and no PromQL: each new time that is asked for reads the pag
 for an hour. Expressions are names of series, with labels to choose among them: `name` or `name{label="value"}`.
 """
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,15 @@ LOOKBACK_SECONDS: Final = 300.0
 
 MEMORY_SECONDS: Final = 3600.0
 """How long samples are remembered; observers keep their own, and ask for the newest only."""
+
+_CHARACTERS: Final = r'(?:[^"\\\n]|\\.)*'
+_SELECTOR: Final = re.compile(
+    rf"""(?P<name>[a-zA-Z_:][\w:]*)
+    (?:\{{(?P<matchers>\s*(?:[a-zA-Z_]\w*\s*=\s*"{_CHARACTERS}"\s*,?\s*)*)\}})?""",
+    re.VERBOSE,
+)
+_MATCHER: Final = re.compile(rf'([a-zA-Z_]\w*)\s*=\s*"({_CHARACTERS})"')
+_ESCAPED: Final = re.compile(r"\\(?:x(?P<code>[0-9a-fA-F]{2})|(?P<sign>.))")
 
 _Samples: TypeAlias = list[tuple[dict[str, str], float]]
 
@@ -133,17 +143,22 @@ class ScrapeSource:
 
 
 def parse_selector(expression: str) -> tuple[str, dict[str, str]]:
-    """Return name and labels of `name` or `name{label="value"}`.
+    """Return name and labels of `name` or `name{label="value",...}`.
 
     Raises:
         QueryRejected: It is neither.
     """
-    try:
-        (family,) = text_string_to_metric_families(f"{expression} 0")
-        (sample,) = family.samples
-    except (ValueError, IndexError, KeyError) as error:
-        raise QueryRejected(f'{expression!r} is not the name of a series, or name{{label="value"}}: {error}') from None
-    return sample.name, dict(sample.labels)
+    whole = _SELECTOR.fullmatch(expression.strip())
+    if whole is None:
+        raise QueryRejected(f'{expression!r} is not the name of a series, or name{{label="value"}}')
+    labels = _MATCHER.findall(whole["matchers"] or "")
+    return whole["name"], {name: _ESCAPED.sub(_unescape, value) for name, value in labels}
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match["code"]:
+        return chr(int(match["code"], 16))
+    return "\n" if match["sign"] == "n" else match["sign"]
 
 
 def _matching(page: _Page, name: str, labels: Mapping[str, str]) -> _Samples:

@@ -97,10 +97,13 @@ def _generations(space: Space, inputs: SearchInputs, scored: Scored, budget: int
     # By the settings' budget, so that a search that is repeated with fewer trials takes the same path.
     if space.size > min(inputs.settings.trials, MAX_TRIALS):
         yield from _asked(space, inputs, scored, budget)
-        return
-    # From the setting in force outwards, so that a deadline leaves the nearest settings scored.
+    else:
+        yield from _outwards(space, size=inputs.settings.generation)
+
+
+def _outwards(space: Space, *, size: int) -> Iterator[list[Point]]:
+    """Yield every setting, from the one in force outwards, so that a deadline leaves the nearest scored."""
     points = sorted(space.points(), key=lambda point: (_distance(point, space.start), point))
-    size = inputs.settings.generation
     for begin in range(0, len(points), size):
         yield points[begin : begin + size]
 
@@ -150,9 +153,8 @@ def _spread(space: Space, inputs: SearchInputs) -> Iterator[Point]:
 def _around_best(space: Space, scored: Scored) -> Iterator[Point]:
     """Yield the reachable settings one step away from the best so far."""
     points = [point for point in scored.metrics if point != IN_FORCE]
-    if points:
-        best = points[int(np.argmin(scored.assess(points).rank_value))]
-        yield from (point for point in space.neighbours(best) if space.reaches(point))
+    best = points[int(np.argmin(scored.assess(points).rank_value))]
+    yield from (point for point in space.neighbours(best) if space.reaches(point))
 
 
 def _unlike(points: Iterable[Point]) -> Iterator[Point]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tuner.record.html import Markup, join, table, tag, words
-from tuner.record.wording import moves, quantity, signed_percent, when
+from tuner.record.wording import count, moves, quantity, signed_percent, spread, when
 from tuner.values.stages import CycleRecord, Decision, Finding, Step
 
 SHOWN: Final = 400
@@ -13,6 +13,7 @@ SHOWN: Final = 400
 _CLASSES: Final = {
     Decision.APPLY.value: "trial",
     Step.PROMOTE.value: "good",
+    Step.KEEP.value: "good",
     Step.ROLL_BACK.value: "bad",
     Decision.REJECT.value: "bad",
     "adopted": "trial",
@@ -24,6 +25,7 @@ _WORDS: Final = {
     Decision.REJECT.value: "rejected",
     Step.WAIT.value: "waiting",
     Step.PROMOTE.value: "kept",
+    Step.KEEP.value: "kept unverified",
     Step.ROLL_BACK.value: "undone",
     "adopted": "yielded",
     "failed": "failed",
@@ -41,7 +43,7 @@ def log(records: Sequence[CycleRecord]) -> Markup:
         header,
         tag("p", "The newest first; open a line to see what each guard saw, against which limit."),
         tag("div", *(_row(record) for record in telling[: -SHOWN - 1 : -1])),
-        tag("p", f"{left_out} older decisions are in the JSON beside this page.", class_="note") if left_out else None,
+        tag("p", f"The JSON has {count(left_out, 'older decision')}.", class_="note") if left_out else None,
         _quiet(quiet),
         id="log",
     )
@@ -74,14 +76,14 @@ def _facts(record: CycleRecord) -> Markup:
     if record.proposal is not None:
         proposal = record.proposal
         facts += [
-            ("proposed", f"{moves(proposal.incumbent, proposal.candidate)} ({proposal.trials} candidates)"),
-            ("predicted", f"{signed_percent(proposal.score)} ± {proposal.score_error * 100:.1f}: {proposal.reason}"),
+            ("proposed", f"{moves(proposal.incumbent, proposal.candidate)} ({count(proposal.trials, 'candidate')})"),
+            ("predicted", f"{signed_percent(proposal.score)}{spread(proposal.score_error)}: {proposal.reason}"),
         ]
     if record.receipt is not None:
         facts.append(("written", f"{moves(record.receipt.before, record.receipt.after)}; {record.receipt.detail}"))
     if record.verification is not None:
         seen = record.verification
-        fate = f"{seen.outcome.value} after {seen.samples} samples, {seen.step.value.replace('_', ' ')}"
+        fate = f"{seen.outcome.value} after {count(seen.samples, 'sample')}, {seen.step.value.replace('_', ' ')}"
         facts.append(("verified", f"{fate}: {seen.reason}"))
     if record.failure is not None:
         facts.append(("failed", f"{record.failure.stage} ({record.failure.reason}): {record.failure.detail}"))
@@ -118,7 +120,7 @@ def _quiet(records: Sequence[CycleRecord]) -> Markup | None:
     ]
     return tag(
         "details",
-        tag("summary", f"{len(records)} cycles looked, and neither searched nor concluded anything"),
+        tag("summary", f"{count(len(records), 'cycle')} looked, and neither searched nor concluded anything"),
         table(("cycle", "at (UTC)", words("why")), rows, caption="Quiet cycles, the newest first"),
         class_="quiet",
     )

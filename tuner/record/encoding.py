@@ -141,5 +141,5 @@ def _array_in(data: Any, path: str) -> np.ndarray[Any, np.dtype[np.float64]]:  #
 
 def _expect(kind: Any, data: Any, path: str) -> Any:  # noqa: ANN401
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        raise ValueError(f"{path} is {str(data)[:60]!r}, which is not a {getattr(kind, '__name__', 'number')}")
+        raise ValueError(f"{path} is {str(data)[:60]!r}, must be {getattr(kind, '__name__', 'a number')}")
     return data

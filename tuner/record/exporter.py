@@ -280,7 +280,7 @@ class Exporter(Collector):
         elif record.decision == Step.PROMOTE:
             self._families["promotions_total"].add(1)
             self._families["last_promotion_timestamp_seconds"].set(record.at_seconds)
-        concluded = record.decision == Step.PROMOTE or (record.decision == Step.ROLL_BACK and written)
+        concluded = record.decision in (Step.PROMOTE, Step.KEEP) or (record.decision == Step.ROLL_BACK and written)
         if concluded and record.verification is not None:
             self._families["verifications_total"].add(1, record.verification.outcome.value)
         if record.failure is None:

@@ -14,9 +14,10 @@ from tuner import __version__
 from tuner.record import decisions, sections
 from tuner.record.comparison import ComparisonRun, gains
 from tuner.record.encoding import encode
-from tuner.record.findings import Findings
 from tuner.record.html import page, tag
 from tuner.record.journal import Journal
+from tuner.record.outcome import outcome
+from tuner.record.period import Period
 from tuner.record.setting import Setting, load_setting
 from tuner.values.metrics import METRIC_NAMES
 from tuner.values.stages import CycleRecord
@@ -50,9 +51,9 @@ def write_report(
         setting = load_setting(source) if isinstance(source, Journal) else Setting()
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    found = Findings.of(records)
-    _replace(target.with_suffix(".json"), encode(document(found, comparison=comparison, title=title, setting=setting)))
-    _replace(target, render(found, comparison=comparison, title=title, setting=setting))
+    period = Period.of(records)
+    _replace(target.with_suffix(".json"), encode(document(period, comparison=comparison, title=title, setting=setting)))
+    _replace(target, render(period, comparison=comparison, title=title, setting=setting))
     return target
 
 
@@ -64,7 +65,7 @@ def _newest(source: Journal | Sequence[CycleRecord], last_seconds: float | None)
     return [record for record in source if record.at_seconds >= since]
 
 
-def render(found: Findings, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> str:
+def render(period: Period, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> str:
     """Return the page; equal input gives equal text."""
     footer = tag(
         "footer",
@@ -72,38 +73,38 @@ def render(found: Findings, *, comparison: Sequence[ComparisonRun], title: str, 
         f"setting that was not touched: −5 % reads as 5 % better. Times are UTC.",
     )
     content = (
-        sections.heading(found, title=title, setting=setting),
-        sections.outcome(comparison, setting=setting),
-        sections.plan(found),
-        sections.do(found, setting=setting),
-        sections.check(found),
-        sections.act(found),
-        sections.metrics(found),
-        decisions.log(found.records),
+        sections.heading(period, title=title, setting=setting),
+        outcome(comparison, setting=setting),
+        sections.plan(period),
+        sections.do(period, setting=setting),
+        sections.check(period),
+        sections.act(period),
+        sections.metrics(period),
+        decisions.log(period.records),
         footer,
     )
     return page(*(part for part in content if part is not None), title=title)
 
 
-def document(found: Findings, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> dict[str, Any]:
+def document(period: Period, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> dict[str, Any]:
     """Return what the page shows as data: one entry a section, numbers unrounded."""
-    times, _ = found.series(METRIC_NAMES[0])
+    times, _ = period.series(METRIC_NAMES[0])
     return {
         "title": title,
         "version": __version__,
         "setting": setting,
         "comparison": {"runs": list(comparison), "gains": gains(comparison, weights=setting.weights)},
         "times_seconds": times,
-        "metrics": {name: found.series(name)[1] for name in METRIC_NAMES},
-        "knobs": {spec.role.value: found.knob(spec.role)[1] for spec in setting.specs},
+        "metrics": {name: period.series(name)[1] for name in METRIC_NAMES},
+        "knobs": {spec.role.value: period.knob(spec.role)[1] for spec in setting.specs},
         "forecasts": [
             {"track": track, "coverage_ratio": track.coverage_ratio, "error_ratio": track.error_ratio}
-            for track in found.tracks
+            for track in period.tracks
         ],
-        "changes": found.changes,
-        "guards": found.guards,
-        "held": [{"reason": reason, "cycles": count} for reason, count in found.reasons],
-        "decisions": [_decision(record) for record in found.records],
+        "changes": period.changes,
+        "guards": period.guards,
+        "held": [{"reason": reason, "cycles": count} for reason, count in period.reasons],
+        "decisions": [_decision(record) for record in period.records],
     }
 
 

@@ -13,15 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from tuner.record.wording import INTERVAL
 from tuner.values.knobs import KnobValues
 from tuner.values.metrics import METRIC_INDEX
-from tuner.values.stages import CycleRecord, Decision, FloatArray, Outcome, Step
+from tuner.values.stages import CycleRecord, Decision, FloatArray, Outcome, Receipt, Step
 
 LEAD_SECONDS: Final = 900.0
 """How far ahead forecasts are judged: a quarter of an hour."""
-
-INTERVAL: Final = 1.96
-"""Standard errors on either side that hold 95 % of a normal distribution."""
 
 
 class Fate(StrEnum):
@@ -29,6 +27,7 @@ class Fate(StrEnum):
 
     ON_TRIAL = "on trial"
     KEPT = "kept"
+    UNVERIFIED = "kept unverified"
     UNDONE = "undone"
     ABANDONED = "abandoned"
     """Nobody could judge it to the end: somebody else changed the settings, or the process was interrupted."""
@@ -65,9 +64,14 @@ class Change:
     score_error: float = math.nan
 
     @property
+    def kept(self) -> bool:
+        """Whether it stayed in force, verified or not."""
+        return self.fate in (Fate.KEPT, Fate.UNVERIFIED)
+
+    @property
     def concluded(self) -> bool:
         """Whether it was judged to the end, and kept or undone."""
-        return self.fate in (Fate.KEPT, Fate.UNDONE)
+        return self.fate in (Fate.KEPT, Fate.UNVERIFIED, Fate.UNDONE)
 
     @property
     def came_true(self) -> bool:
@@ -77,24 +81,23 @@ class Change:
 
 def changes(records: Iterable[CycleRecord]) -> tuple[Change, ...]:
     """Return the changes that were made, oldest first, each with the last look at it."""
-    made: dict[int, CycleRecord] = {}
+    made: dict[int, tuple[CycleRecord, Receipt]] = {}
     looks: dict[int, CycleRecord] = {}
     for record in records:
         if record.decision == Decision.APPLY and record.receipt is not None and record.receipt.applied:
-            made[record.cycle_id] = record
+            made[record.cycle_id] = (record, record.receipt)
         if record.verification is not None:
             looks[record.verification.change_cycle_id] = record
     newest = max(made, default=0)
-    return tuple(_change(record, looks.get(number), newest=number == newest) for number, record in made.items())
+    return tuple(_change(*made[number], looks.get(number), newest=number == newest) for number in made)
 
 
-def _change(record: CycleRecord, look: CycleRecord | None, *, newest: bool) -> Change:
-    assert record.receipt is not None  # noqa: S101 - The caller looked.
+def _change(record: CycleRecord, receipt: Receipt, look: CycleRecord | None, *, newest: bool) -> Change:
     change = Change(
         cycle_id=record.cycle_id,
         at_seconds=record.at_seconds,
-        before=record.receipt.before,
-        after=record.receipt.after,
+        before=receipt.before,
+        after=receipt.after,
         expected_score=math.nan if record.proposal is None else record.proposal.score,
         fate=_fate(look, newest=newest),
         reason=record.reason,
@@ -115,6 +118,8 @@ def _change(record: CycleRecord, look: CycleRecord | None, *, newest: bool) -> C
 def _fate(look: CycleRecord | None, *, newest: bool) -> Fate:
     if look is not None and look.decision == Step.PROMOTE:
         return Fate.KEPT
+    if look is not None and look.decision == Step.KEEP:
+        return Fate.UNVERIFIED
     if look is not None and look.decision == Step.ROLL_BACK:
         return Fate.UNDONE
     # One change at a time: what a newer one follows, or what was given up, is on trial no more.

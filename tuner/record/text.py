@@ -12,15 +12,28 @@ from rich.text import Text
 
 from tuner.record.journal import Intent, Journal
 from tuner.record.setting import Setting, load_setting
-from tuner.record.summary import INTERVAL, LEAD_SECONDS, Change, Fate, changes
-from tuner.record.wording import KNOB_LABELS, gain, knob, label, moves, quantity, signed_percent, unit_of, when
+from tuner.record.summary import LEAD_SECONDS, Change, Fate, changes
+from tuner.record.wording import (
+    KNOB_LABELS,
+    count,
+    gain,
+    knob,
+    label,
+    moves,
+    quantity,
+    signed_percent,
+    spread,
+    unit_of,
+    when,
+)
 from tuner.values.knobs import KnobValues
 from tuner.values.metrics import METRIC_INDEX, METRICS
-from tuner.values.stages import CycleRecord, Forecast, Observation, Proposal, Verdict
+from tuner.values.stages import CycleRecord, Forecast, Observation, Proposal, Receipt, Verdict
 
 _STYLES: Final = {
     "apply": "yellow",
     "promote": "green",
+    "keep": "green",
     "roll_back": "red",
     "reject": "red",
     "failed": "red",
@@ -115,7 +128,7 @@ def _trial(made: Sequence[Change]) -> Text:
 
 def _day(records: Sequence[CycleRecord]) -> str:
     made = changes(records)
-    kept = sum(change.fate is Fate.KEPT for change in made)
+    kept = sum(change.kept for change in made)
     undone = sum(change.fate is Fate.UNDONE for change in made)
     failed = sum(record.failure is not None for record in records)
     return (
@@ -130,17 +143,25 @@ def history(journal: Journal, *, limit: int = 20) -> RenderableType:
         journal: Of the tuner.
         limit: How many.
     """
-    table = _table("cycle", "at (UTC)", "decision", "predicted", "measured", "why")
+    table = _table("cycle", "at (UTC)", "decision", "score", "why")
+    table.caption = "score: predicted where a change is proposed, measured where one is on trial; negative is better"
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for record in journal.records(limit=limit):
         table.add_row(
             str(record.cycle_id),
-            when(record.at_seconds),
+            when(record.at_seconds)[5:16],
             Text(_word(record.decision), style=_STYLES.get(record.decision, "")),
-            "" if record.proposal is None else signed_percent(record.proposal.score),
-            "" if record.verification is None else signed_percent(record.verification.observed_score),
+            _score(record),
             escape(record.reason),
         )
     return table
+
+
+def _score(record: CycleRecord) -> str:
+    if record.verification is not None:
+        return signed_percent(record.verification.observed_score)
+    return "" if record.proposal is None else signed_percent(record.proposal.score)
 
 
 def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) -> RenderableType:
@@ -162,7 +183,7 @@ def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) ->
         else _expected(record.forecast, record.observation),
         None if record.proposal is None else _proposed(record.proposal),
         None if record.verdict is None else _judged(record.verdict),
-        None if record.receipt is None else Text(f"Written: {_written(record)}"),
+        None if record.receipt is None else _written(record.receipt),
         _verified(record),
         _outcome(record, looks),
         Text(_times(record), style="dim"),
@@ -172,9 +193,7 @@ def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) ->
 
 def _failure(record: CycleRecord) -> Text | None:
     failure = record.failure
-    return (
-        None if failure is None else Text(f"{failure.stage} failed ({failure.reason}): {failure.detail}", style="red")
-    )
+    return None if failure is None else Text(f"Failed in {failure.stage}, counted as {failure.reason}.", style="red")
 
 
 def _problems(observation: Observation) -> Text | None:
@@ -219,15 +238,15 @@ def _proposed(proposal: Proposal) -> Group:
     for index, spec in enumerate(METRICS):
         before, after = (float(vector[index]) for vector in (proposal.predicted_incumbent, proposal.predicted))
         table.add_row(label(spec.name), quantity(before, spec.unit), quantity(after, spec.unit))
-    error = f"± {INTERVAL * proposal.score_error * 100:.1f}"
+    error = spread(proposal.score_error)
     broken = f"; it breaks {', '.join(map(label, proposal.violations))}" if proposal.violations else ""
     fidelity = quantity(proposal.fidelity_ratio, "ratio")
     return Group(
         Text(f"Proposed: {moves(proposal.incumbent, proposal.candidate)}"),
         Text(f"because {proposal.reason}"),
         Text(
-            f"Predicted score {signed_percent(proposal.score)} {error} ({gain(proposal.score)}){broken}; "
-            f"{proposal.trials} candidates, fidelity of the twin {fidelity}, seed {proposal.seed}"
+            f"Predicted score {signed_percent(proposal.score)}{error} ({gain(proposal.score)}){broken}; "
+            f"{count(proposal.trials, 'candidate')}, fidelity of the twin {fidelity}, seed {proposal.seed}"
         ),
         table,
     )
@@ -246,20 +265,17 @@ def _judged(verdict: Verdict) -> Table:
     return table
 
 
-def _written(record: CycleRecord) -> str:
-    assert record.receipt is not None  # noqa: S101 - The caller looked.
-    receipt = record.receipt
-    return f"{moves(receipt.before, receipt.after)}; {receipt.detail}"
+def _written(receipt: Receipt) -> Text:
+    return Text(f"Written: {moves(receipt.before, receipt.after)}; {receipt.detail}")
 
 
 def _verified(record: CycleRecord) -> Text | None:
     seen = record.verification
     if seen is None:
         return None
-    return Text(
-        f"Verified: the change of cycle {seen.change_cycle_id} is {seen.outcome.value} after {seen.samples} samples, "
-        f"so {_word(seen.step.value)}: {seen.reason}"
-    )
+    outcome = f"{seen.outcome.value} after {count(seen.samples, 'sample')}"
+    change = f"the change of cycle {seen.change_cycle_id} is {outcome}"
+    return Text(f"Verified: {change}, so {_word(seen.step.value)}: {seen.reason}")
 
 
 def _outcome(record: CycleRecord, looks: Sequence[CycleRecord]) -> Text | None:
@@ -271,10 +287,12 @@ def _outcome(record: CycleRecord, looks: Sequence[CycleRecord]) -> Text | None:
 def _came(change: Change) -> str:
     if change.outcome is None:
         return f"{change.fate.value}, not looked at yet; {moves(change.before, change.after)}"
-    measured = f"{signed_percent(change.observed_score)} ± {INTERVAL * change.score_error * 100:.1f}"
+    measured = signed_percent(change.observed_score) + spread(change.score_error)
+    moved = moves(change.before, change.after)
+    predicted = signed_percent(change.expected_score)
     return (
-        f"{change.fate.value}; {moves(change.before, change.after)}, predicted {signed_percent(change.expected_score)}, "
-        f"measured {measured}, {change.outcome.value}: {change.reason}"
+        f"{change.fate.value}; {moved}, predicted {predicted}, measured {measured}, "
+        f"{change.outcome.value}: {change.reason}"
     )
 
 

@@ -10,6 +10,9 @@ from tuner.values.knobs import KnobValues, Role
 _UNIT_SUFFIX: Final = re.compile(r"_(seconds|ratio|celsius|watts|per_second|count)$")
 _UNITS: Final = {"seconds": "s", "ratio": "ratio", "celsius": "°C", "watts": "W", "per_second": "1/s"}
 
+INTERVAL: Final = 1.96
+"""Standard errors on either side that hold 95 % of a normal distribution."""
+
 KNOB_LABELS: Final = {
     Role.BASE_SLICE: "base slice",
     Role.PREDICTION_WINDOW: "prediction window",
@@ -84,14 +87,19 @@ def signed_percent(score: float) -> str:
     return f"{percent:+.1f} %".replace("-", "−") if percent else "0.0 %"
 
 
+def spread(error: float) -> str:
+    """Return half the width of a score's 95 % interval, given its standard error: ` ± 2.0`; nothing where unknown."""
+    return "" if math.isnan(error) else f" ± {INTERVAL * error * 100:.1f}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things: `1 cycle`, `3,200 candidates`, `2 searches`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def when(at_seconds: float) -> str:
     """Return an instant in UTC to the second: `2026-01-01 06:35:00`."""
     return datetime.fromtimestamp(at_seconds, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def clock(at_seconds: float) -> str:
-    """Return the time of day of an instant in UTC: `06:35`."""
-    return datetime.fromtimestamp(at_seconds, tz=UTC).strftime("%H:%M")
 
 
 def knob(role: Role, value: float) -> str:

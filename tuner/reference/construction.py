@@ -10,7 +10,7 @@ from tuner.reference.cluster import ClusterSpec
 from tuner.reference.demand import DemandForecast
 from tuner.reference.engine import state
 from tuner.reference.engine.state import Engine, Records
-from tuner.reference.histograms import BOUNDS
+from tuner.reference.engine.tables import NOISE
 from tuner.reference.physics import PhysicalConstants
 from tuner.reference.population import Population, draw_population
 from tuner.reference.settings import ClockSettings, QueueOrder
@@ -35,40 +35,24 @@ def build_engine(
     _check_fits(cluster, workload)
     people = draw_population(workload, cluster, constants=constants, seed=seed)
     rng = np.random.default_rng([seed, _STREAM])
-    tasks, gpus, models = len(workload), cluster.gpus, people.model_memory.size
-    buckets = BOUNDS.size + 1
     # In force is a generation before the first, so that the first decision takes the settings over, and reserves.
     records = np.concatenate([settings_record(settings, generation=number) for number in (-1, 0)])
     return Engine(
         constants=constants.as_array(),
         settings=records,
-        clock=_clock(),
+        clock=_clock(cluster),
         task=_tasks(workload, people, cluster, constants),
         gpu=_gpus(cluster),
         node=_nodes(cluster, constants, rng),
         zone=_zones(cluster),
         model=_models(people, constants),
         group=np.zeros(people.groups, dtype=state.GROUP),
-        shape=np.array([cluster.gpus_per_node, cluster.numa_domains_per_node, cluster.residents_per_gpu]),
-        links=np.array([cluster.link_factor]),
-        places=np.zeros((models, gpus), dtype=np.int32),
-        plans=np.zeros((models, state.PLAN_SLOTS)),
-        queue=np.arange(gpus, dtype=np.int32),
-        event_at=np.zeros(4 * tasks + 16),
-        event_what=np.zeros(4 * tasks + 16, dtype=np.int32),
-        event_whom=np.zeros(4 * tasks + 16, dtype=np.int32),
-        chosen=np.zeros(gpus, dtype=np.int32),
-        growing=np.zeros(tasks + 1, dtype=np.int32),
-        order=np.zeros(state.SORTED, dtype=np.int32),
-        keys=np.zeros(max(state.SORTED, gpus)),
-        bounds=BOUNDS.copy(),
-        counts=np.zeros((state.MEASURES, buckets), dtype=np.int64),
-        totals=np.zeros(state.MEASURES),
+        places=np.zeros((people.model_memory.size, cluster.gpus), dtype=np.int64),
+        event=np.zeros(4 * len(workload) + 16, dtype=state.EVENT),
+        measure=np.zeros(state.MEASURES, dtype=state.MEASURE),
         ring=np.zeros(state.RING + 1, dtype=state.READING),
-        ring_counts=np.zeros((state.RING + 1, state.RECENT_MEASURES, buckets), dtype=np.int64),
-        ring_nodes=np.zeros((state.RING + 1, cluster.nodes)),
+        scratch=np.zeros(max(state.DEPTH + state.GANG_DEPTH, cluster.gpus), dtype=state.SCRATCH),
         forecast=np.zeros(0),
-        noise=2.0 * rng.random(state.NOISE) - 1.0,
     )
 
 
@@ -124,8 +108,12 @@ def _check_fits(cluster: ClusterSpec, work: Workload) -> None:
         raise ConfigError(f"cluster {cluster.name} has no CPU slots, but there are pre-processing tasks; give it some")
 
 
-def _clock() -> Records:
+def _clock(cluster: ClusterSpec) -> Records:
     clock = np.zeros(1, dtype=state.CLOCK)
+    clock["gpus_per_node"] = cluster.gpus_per_node
+    clock["domains"] = cluster.numa_domains_per_node
+    clock["residents"] = cluster.residents_per_gpu
+    clock["link_factor"] = cluster.link_factor
     clock["next_tick"] = state.TICK_SECONDS
     clock["forecast_step"] = 1.0
     clock["window_start"] = -math.inf
@@ -169,6 +157,7 @@ def _gpus(cluster: ClusterSpec) -> Records:
     gpu["zone"] = _zone_of_nodes(cluster)[gpu["node"]]
     gpu["owner"] = -1
     gpu["slot"] = number
+    gpu["queued"] = number
     gpu["due"] = np.inf
     gpu["memory"] = 1.0
     return gpu
@@ -185,6 +174,7 @@ def _nodes(cluster: ClusterSpec, constants: PhysicalConstants, rng: np.random.Ge
     node["cpu_free"] = cluster.cpu_slots_per_node
     node["ambient"] = constants.idle_celsius + constants.node_gradient_celsius * rng.random(cluster.nodes)
     node["celsius"] = node["ambient"]
+    node["phase"] = rng.integers(0, NOISE.size, cluster.nodes)
     node["watts"] = constants.node_base_watts + cluster.gpus_per_node * constants.gpu_idle_watts
     return node
 
@@ -204,5 +194,6 @@ def _models(people: Population, constants: PhysicalConstants) -> Records:
     model = np.zeros(people.model_memory.size, dtype=state.MODEL)
     model["memory"] = people.model_memory
     model["loading"] = people.model_loading
+    model["full"] = -1
     model["refill"] = constants.inference_refill_seconds
     return model

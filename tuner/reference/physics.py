@@ -102,7 +102,9 @@ class PhysicalConstants:
     def draw(cls, seed: int) -> Self:
         """Draw all constants from their ranges; equal seeds give equal constants on every machine."""
         uniform = np.random.default_rng([seed, _STREAM]).random(len(RANGES))
-        return cls(**{name: r.low + (r.high - r.low) * float(u) for (name, r), u in zip(RANGES.items(), uniform, strict=True)})
+        return cls(
+            **{name: r.low + (r.high - r.low) * float(u) for (name, r), u in zip(RANGES.items(), uniform, strict=True)}
+        )
 
     @classmethod
     def centre(cls) -> Self:
@@ -117,7 +119,7 @@ class PhysicalConstants:
         return record
 
 
-CONSTANTS_TYPE: Final = np.dtype([(name, np.float64) for name in RANGES])
+CONSTANTS_TYPE: Final = np.dtype([(name, np.float64) for name in RANGES], align=True)
 """Layout of the record that the engine reads."""
 
 _STREAM: Final = 0x9E37

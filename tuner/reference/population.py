@@ -16,7 +16,7 @@ HIGH_DEMAND_MEMORY_RATIO: Final = 0.8
 """Memory above which a training task on one accelerator has it for itself."""
 
 SINGLE_MEMORY: Final = (0.30, 0.95)
-"""Memory of training on one accelerator; Acme's gpu_mem_pct of busy accelerators lies at 39-99 % (50-100 % quantiles)."""
+"""Memory of training on one accelerator; Acme: gpu_mem_pct of busy ones lies at 39-99 % (50-100 % quantiles)."""
 
 SIZE_GROUPS: Final = 8
 """Groups of training tasks by size, for predictions from history: shares, one, and powers of two."""
@@ -59,9 +59,7 @@ class Population:
         return self.model_memory.size + SIZE_GROUPS + 2
 
 
-def draw_population(
-    work: Workload, cluster: ClusterSpec, *, constants: PhysicalConstants, seed: int
-) -> Population:
+def draw_population(work: Workload, cluster: ClusterSpec, *, constants: PhysicalConstants, seed: int) -> Population:
     """Draw the properties; equal seeds and traces give equal tasks on every machine."""
     rng = np.random.default_rng([seed, _STREAM])
     models = work.models

@@ -6,7 +6,18 @@ from numpy.typing import NDArray
 from tuner.reference.cluster import ClusterSpec
 from tuner.reference.construction import settings_from
 from tuner.reference.engine.loop import settle
-from tuner.reference.engine.state import RING, Engine, Measure, Records
+from tuner.reference.engine.state import (
+    BUCKETS,
+    DECISION,
+    HIGH_WAIT,
+    LATENCY,
+    RECENT_MEASURES,
+    RING,
+    SERVICE,
+    WAIT,
+    Engine,
+    Records,
+)
 from tuner.reference.histograms import fine, shown
 from tuner.reference.snapshot import Histogram, Snapshot
 from tuner.values.metrics import MetricVector, metric_vector
@@ -45,11 +56,11 @@ def read(engine: Engine, cluster: ClusterSpec) -> Snapshot:
         completed_tasks=clock["completed"].copy(),
         abandoned_tasks=clock["abandoned"].copy(),
         demand_accelerators=clock["asked"].copy(),
-        scheduling_latency=_histogram(seen, Measure.LATENCY),
-        decision_duration=_histogram(seen, Measure.DECISION),
-        queue_wait=_histogram(seen, Measure.WAIT),
-        high_priority_wait=_histogram(seen, Measure.HIGH_WAIT),
-        service=tuple(_histogram(seen, Measure.SERVICE + kind) for kind in range(3)),
+        scheduling_latency=_histogram(seen, LATENCY),
+        decision_duration=_histogram(seen, DECISION),
+        queue_wait=_histogram(seen, WAIT),
+        high_priority_wait=_histogram(seen, HIGH_WAIT),
+        service=tuple(_histogram(seen, SERVICE + kind) for kind in range(3)),
         decisions=int(clock["decisions"]),
         cold_starts=int(clock["cold"]),
         warm_starts=int(clock["warm"]),
@@ -68,7 +79,7 @@ def read(engine: Engine, cluster: ClusterSpec) -> Snapshot:
 
 
 def _histogram(engine: Engine, measure: int) -> Histogram:
-    return shown(measure, engine.counts[measure], float(engine.totals[measure]))
+    return shown(measure, engine.measure["counts"][measure], float(engine.measure["total"][measure]))
 
 
 def _minute_ago(engine: Engine) -> int:
@@ -81,7 +92,9 @@ def _recent_node_utilization(engine: Engine, cluster: ClusterSpec) -> NDArray[np
     elapsed = float(engine.ring[RING]["at"] - engine.ring[before]["at"])
     if elapsed <= 0.0:
         return np.full(cluster.nodes, np.nan)
-    ratio: NDArray[np.float64] = (engine.ring_nodes[RING] - engine.ring_nodes[before]) / (elapsed * cluster.gpus_per_node)
+    ratio: NDArray[np.float64] = (engine.node["kept"][:, RING] - engine.node["kept"][:, before]) / (
+        elapsed * cluster.gpus_per_node
+    )
     return ratio
 
 
@@ -90,15 +103,15 @@ def _recent(engine: Engine, cluster: ClusterSpec, utilization: float, remaining:
     now, before = engine.ring[RING], engine.ring[_minute_ago(engine)]
     elapsed = float(now["at"] - before["at"])
     time = elapsed * cluster.gpus
-    counts = engine.ring_counts[RING] - engine.ring_counts[_minute_ago(engine)]
+    counts = (now["counts"] - before["counts"]).reshape(RECENT_MEASURES, BUCKETS)
     ended = float(now["completed"] - before["completed"])
     abandoned = float(now["abandoned"] - before["abandoned"])
     lost = float(now["switch"] - before["switch"] + now["warmup"] - before["warmup"])
     values = {
-        "scheduling_latency_seconds": fine(counts[Measure.LATENCY]).quantile(0.99),
+        "scheduling_latency_seconds": fine(counts[LATENCY]).quantile(0.99),
         "queue_length": float(clock["waiting"].sum()),
-        "queue_wait_seconds": fine(counts[Measure.WAIT]).quantile(0.95),
-        "high_priority_wait_seconds": fine(counts[Measure.HIGH_WAIT]).quantile(0.95),
+        "queue_wait_seconds": fine(counts[WAIT]).quantile(0.95),
+        "high_priority_wait_seconds": fine(counts[HIGH_WAIT]).quantile(0.95),
         "running_task_remaining_seconds": remaining,
         "node_temperature_celsius": float(engine.node["celsius"].mean()),
         "node_power_watts": float(engine.node["watts"].mean()),

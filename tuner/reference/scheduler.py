@@ -80,7 +80,10 @@ class ReferenceScheduler:
         """
         if not np.isfinite(until_seconds):
             raise ValueError(f"until_seconds is {until_seconds}, must be finite")
-        _loop().advance(self._engine, float(until_seconds))
+        # Imported late: importing numba takes a third of a second, compiling without its cache far longer.
+        from tuner.reference.engine.loop import advance
+
+        advance(self._engine, float(until_seconds))
 
     def configure(self, settings: ClockSettings) -> None:
         """Ask for other settings; they are in force from the beginning of the next decision."""
@@ -101,24 +104,17 @@ class ReferenceScheduler:
 
 def warm_up() -> None:
     """Compile the engine, or load it from numba's cache, so that the first real call is quick."""
-    nothing = np.zeros(0)
+    nothing, no_numbers = np.zeros(0), np.zeros(0, dtype=np.int64)
     empty = Workload(
         submit_seconds=nothing,
         service_seconds=nothing,
         gpus=nothing,
-        kind=nothing,
-        priority=nothing,
+        kind=no_numbers,
+        priority=no_numbers,
         patience_seconds=nothing,
-        model=nothing,
-        zone=nothing,
+        model=no_numbers,
+        zone=no_numbers,
     )
     scheduler = ReferenceScheduler(ClusterSpec(name="warm-up", zone_nodes=(1,)), empty, seed=0)
     scheduler.advance(0.0)
     scheduler.snapshot()
-
-
-def _loop() -> Any:
-    # Imported late: importing numba takes a third of a second, compiling without a cache much longer.
-    from tuner.reference.engine import loop
-
-    return loop

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -28,9 +28,10 @@ from starlette.routing import Route
 
 from tuner.errors import ChangeRejected, ConfigError
 from tuner.reference.cluster import ClusterSpec
+from tuner.reference.demand import DemandForecast
 from tuner.reference.documents import forecast_of, settings_document, settings_of
 from tuner.reference.exposition import CONTENT_TYPE, Exposition
-from tuner.reference.pacing import PacedScheduler
+from tuner.reference.pacing import PacedScheduler, Progress
 from tuner.reference.settings import ClockSettings
 from tuner.reference.trace import Trace
 
@@ -77,10 +78,29 @@ class SettingsStore:
         return f'"{self._process}-{self._revision}"'
 
 
+class Controlled(Protocol):
+    """A scheduler as the HTTP interface sees it: where it is, and what can be left for its next step."""
+
+    failure: BaseException | None
+
+    @property
+    def progress(self) -> Progress:
+        """Where it is."""
+        ...
+
+    def configure(self, settings: ClockSettings) -> None:
+        """Leave a setting."""
+        ...
+
+    def set_forecast(self, forecast: DemandForecast) -> None:
+        """Leave a forecast."""
+        ...
+
+
 class Service:
     """Answers requests; each is a pure look, or leaves something for the scheduler's thread."""
 
-    def __init__(self, paced: PacedScheduler, settings: ClockSettings) -> None:
+    def __init__(self, paced: Controlled, settings: ClockSettings) -> None:
         """Lay out the metrics."""
         self._paced = paced
         self._store = SettingsStore(settings)

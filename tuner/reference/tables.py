@@ -101,7 +101,7 @@ class Table:
         self,
         field: str,
         *,
-        low: float = -math.inf,
+        low: float,
         high: float = math.inf,
         whole: bool = False,
         above: bool = False,
@@ -260,11 +260,9 @@ def _as_float(value: object) -> float:
 
 def _wanted(low: float, high: float, *, whole: bool, above: bool) -> str:
     kind = "a whole number" if whole else "a number"
-    if low > -math.inf and high < math.inf:
+    if high < math.inf:
         return f"{kind} {'over' if above else 'from'} {low:g} to {high:g}"
-    if low > -math.inf:
-        return f"{kind} {'over' if above else 'of at least'} {low:g}"
-    return kind if high == math.inf else f"{kind} of at most {high:g}"
+    return f"{kind} {'over' if above else 'of at least'} {low:g}"
 
 
 def _unix_seconds(text: str) -> float:

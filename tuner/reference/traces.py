@@ -33,7 +33,7 @@ MAX_REQUESTS: Final = 5_000_000
 """Most requests that are sampled from one file: about a gigabyte while they are made."""
 
 HEADERS: Final[Mapping[str, frozenset[str]]] = {
-    "plain": frozenset(readers.PLAIN_REQUIRED),
+    "csv": frozenset(readers.PLAIN_REQUIRED),
     "itp": frozenset({"submission_time", "duration", "num_gpu"}),
     "openb": frozenset({"num_gpu", "gpu_milli", "creation_time", "scheduled_time", "deletion_time"}),
     "helios": frozenset({"submit_time", "duration", "gpu_num"}),
@@ -142,7 +142,7 @@ def _sampled_trace(path: Path, seed: int) -> Trace:
 
 
 _JOB_READERS: Final[Mapping[str, Callable[[Path], Trace]]] = {
-    "plain": readers.read_plain,
+    "csv": readers.read_plain,
     "swf": readers.read_swf,
     "openb": readers.read_openb,
     "helios": readers.read_helios,

@@ -1,9 +1,10 @@
 """Named workloads: what the demonstration and the benchmarks replay, made of shipped traces.
 
 Forecasters may have been trained on the first 70 % of a trace, so only what came later is replayed. Each workload is a
-job trace with inference requests laid over it, on a cluster near the knee of its load curve: sized so that the
-accelerator time asked for is 0.75 to 0.85 of what there is (`traces.offered_load`), the range in which queues of
-multi-server systems begin to grow steeply while time is left for switching, warming and the gaps that gangs leave.
+job trace with inference requests laid over it, on a cluster near the knee of its load curve. The knee is set by offered
+load alone (`traces.offered_load`): 0.75 to 0.85 of the accelerator time is asked for on average. What is missing to 1
+is what a scheduler cannot hand out: a reserve, the gaps that gangs leave, switching and warming. So there are idle
+hours and, where a trace has its peaks, hours in which work queues.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -195,14 +196,14 @@ def _azure(per_second: float) -> Demand:
 _Recipe = tuple[Callable[[int, int], Trace], ClusterSpec]
 
 _RECIPES: Final[Mapping[str, _Recipe]] = {
-    "demo": (partial(_itp, "cluster04", _azure(5.5)), PRESETS["reference"]),
-    "itp02": (partial(_itp, "cluster02", _azure(3.0)), PRESETS["demo"].sized(19)),
-    "itp07": (partial(_itp, "cluster07", _azure(4.0)), PRESETS["reference"].sized(41)),
+    "demo": (partial(_itp, "cluster04", _azure(5.5)), PRESETS["reference"].sized(70)),
+    "itp02": (partial(_itp, "cluster02", _azure(3.0)), PRESETS["demo"].sized(20)),
+    "itp07": (partial(_itp, "cluster07", _azure(4.0)), PRESETS["reference"].sized(44)),
     "openb": (partial(_openb, _azure(3.0)), PRESETS["demo"].sized(9)),
-    "surf": (partial(_surf, _azure(3.0)), PRESETS["demo"].sized(24)),
+    "surf": (partial(_surf, _azure(3.0)), PRESETS["demo"].sized(25)),
     "joined": (
         partial(_joined, (_azure(1.0), _azure(3.0), Demand(per_second=6.0, tokens=(_conversation, _code, _mooncake)))),
-        PRESETS["demo"].sized(18),
+        PRESETS["demo"].sized(19),
     ),
 }
 """How each workload is made, and where it runs; sizes follow from the load (see above)."""

@@ -45,7 +45,7 @@ _OUTPUTS: Final = METRIC_COUNT + len(EXTRAS)
 
 HALF_LIFE_SECONDS: Final = 4 * 3600.0
 """Age at which a record counts half: constants of a cluster drift over hours, its load within minutes."""
-LEVEL_HALF_LIFE_SECONDS: Final = 1800.0
+LEVEL_HALF_LIFE_SECONDS: Final = 1200.0
 """The same for levels, which follow what is now."""
 
 CAUCHY: Final = 2.385
@@ -159,9 +159,18 @@ class _Problem:
         recency = np.exp2(-np.maximum(self._ages, 0.0) / LEVEL_HALF_LIFE_SECONDS) * np.where(same, 1.0, 0.25)
         weights = np.where(known, recency[:, None], 0.0)
         total = weights.sum(axis=0)
-        seen = total > 0
-        levels = np.where(seen, (weights * residual).sum(axis=0) / np.where(seen, total, 1.0), unknown_levels())
+        levels = unknown_levels()
+        for metric in np.flatnonzero(total > 0):
+            levels[metric] = _weighted_median(residual[:, metric], weights[:, metric])
         left = np.where(known, residual - levels, 0.0)
         # One more observation's worth of the assumed noise keeps a single record from looking certain.
-        spread = ((weights * left**2).sum(axis=0) + NOISE[:METRIC_COUNT] ** 2) / (total + 1.0)
-        return levels, np.sqrt(spread)
+        variance = ((weights * left**2).sum(axis=0) + NOISE[:METRIC_COUNT] ** 2) / (total + 1.0)
+        # A level that jumps about is believed less: what it was is no guide to what it will be.
+        prior = LEVEL_SPREAD[:METRIC_COUNT] ** 2
+        return levels * prior / (prior + variance / np.maximum(total, 1e-9)), np.sqrt(variance)
+
+
+def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    """Return the value with half of the weight on either side: one wild interval does not move it."""
+    order = np.argsort(values)
+    return float(np.interp(0.5, (np.cumsum(weights[order]) - 0.5 * weights[order]) / weights.sum(), values[order]))

@@ -1,10 +1,11 @@
 """The physics of the twin, compiled.
 
-Four groups of work (see `workload.GROUPS`) flow through one cluster, step by step:
+Five groups of work (see `workload.GROUPS`) flow through one cluster, step by step:
 
 * Decisions are made every `period`, or back to back where one takes longer; each stops the accelerators for a moment.
-* Training holds whole accelerators. Inference shares what is left of them: `m` requests that fall at random on `f`
-  accelerators keep `f (1 - exp(-m / f))` of them busy, and each runs as fast as its turn comes (processor sharing).
+* Training holds whole accelerators. Inference shares what is left of them: `m` requests that come in clumps of `k` and
+  fall at random on `f` accelerators keep `f (1 - exp(-m / k f))` of them busy; each runs as fast as its turn comes
+  (processor sharing), and the number of residents is geometric, as in an M/G/1 queue with processor sharing.
 * A shared accelerator turns from resident to resident after each slice `s` and loses `c / (s + c)` at it; a lone
   resident loses nothing.
 * Models fade from memory. If the arrival rates of models are exponentially distributed, a model had no arrival within a
@@ -17,7 +18,7 @@ Four groups of work (see `workload.GROUPS`) flow through one cluster, step by st
   variance of a transient that starts from a known state.
 
 Cost depends on steps and groups, never on the number of tasks or nodes. Groups are columns: 0 pre-processing,
-1 training, 2 open inference, 3 protected inference.
+1 brief training, 2 other training, 3 open inference, 4 protected inference.
 """
 
 import math
@@ -28,10 +29,11 @@ from numba import njit
 
 from tuner.values.stages import FloatArray
 
-GROUP_COUNT: Final = 4
-TRAINING: Final = 1
-INFERENCE: Final = 2
-PROTECTED: Final = 3
+GROUP_COUNT: Final = 5
+BRIEF: Final = 1
+TRAINING: Final = 2
+INFERENCE: Final = 3
+PROTECTED: Final = 4
 
 # Columns of a setting, in the order of `Role`.
 SLICE: Final = 0
@@ -138,55 +140,71 @@ def warm(rate: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, floa
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def share(requests: float, free: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, float, float]:
-    """Return busy accelerators, co-residents that a request meets, and the share of busy time lost to switching.
+def clump(requests: float, free: float, spread: float) -> float:
+    """Return how many requests come together, such that each keeps `spread` accelerators busy, of those free."""
+    if requests <= 1e-9:
+        return 1.0 / spread
+    # As far as the accelerators suffice, each holds one resident at least.
+    busy = min(spread * requests, 0.95 * free)
+    return -requests / free / math.log1p(-busy / free)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def share(
+    requests: float, free: float, together: float, knobs: FloatArray, theta: FloatArray
+) -> tuple[float, float, float]:
+    """Return busy accelerators, residents on each, and the share of busy time lost to switching.
 
     Args:
         requests: Requests that share.
         free: Accelerators that training leaves.
+        together: Requests that come in one clump.
         knobs: The setting.
         theta: The parameters.
     """
     if requests <= 1e-9:
-        return 0.0, 0.0, 0.0
-    ground = max(free / theta[1], 1e-6)
-    density = requests / ground
-    busy = ground * (1.0 - math.exp(-density))
+        return 0.0, 1.0, 0.0
+    busy = min(free * (1.0 - math.exp(-requests / together / free)), requests)
+    residents = requests / busy
     if math.isnan(knobs[SLICE]):
-        return busy, density, 0.0
-    # Of the busy accelerators, density / (exp(density) - 1) have a lone resident.
-    alone = density / math.expm1(density) if density > 1e-6 else 1.0
-    return busy, density, theta[0] / (knobs[SLICE] + theta[0]) * (1.0 - alone)
+        return busy, residents, 0.0
+    # Residents are geometric under processor sharing: one in so many busy accelerators has a lone one.
+    return busy, residents, theta[0] / (knobs[SLICE] + theta[0]) * (1.0 - 1.0 / residents)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def admit(
     start: FloatArray, keep: FloatArray, grow: FloatArray, tasks: FloatArray, demand: FloatArray, usable: float,
-    reserved: float, busy_ratio: float,
+    ceiling: float, whole: float, needed: float,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Cut what would start down to what finds room, protected work first, training last.
 
     Inference needs memory on shared accelerators: its demand. Training needs whole ones: what inference leaves when it
-    is spread as it is now, `busy_ratio` accelerators a request.
+    keeps `needed` accelerators a request, but for the gaps: the share `whole` of it. Open work may hold `ceiling`
+    accelerators in all.
 
     Returns:
         Accelerators left over for training, for open and for protected inference.
     """
-    training = tasks[TRAINING] * keep[TRAINING] * demand[TRAINING]
-    ceiling = (1.0 - reserved) * usable
+    training = tasks[BRIEF] * keep[BRIEF] * demand[BRIEF] + tasks[TRAINING] * keep[TRAINING] * demand[TRAINING]
     protected = tasks[PROTECTED] * keep[PROTECTED]
     inference = tasks[INFERENCE] * keep[INFERENCE]
     room = max(usable - training - (protected + inference) * demand[INFERENCE], 0.0)
     start[PROTECTED] = limited(start[PROTECTED], grow[PROTECTED] * demand[PROTECTED], room)
     protected += start[PROTECTED] * grow[PROTECTED]
     protected_room = max(room - start[PROTECTED] * grow[PROTECTED] * demand[PROTECTED], 0.0)
-    room = max(min(ceiling - training - inference * demand[INFERENCE], protected_room), 0.0)
-    start[INFERENCE] = limited(start[INFERENCE], grow[INFERENCE] * demand[INFERENCE], room)
+    room = max(min(ceiling - training - inference * needed, protected_room), 0.0)
+    start[INFERENCE] = limited(start[INFERENCE], grow[INFERENCE] * needed, room)
     inference += start[INFERENCE] * grow[INFERENCE]
-    open_room = room - start[INFERENCE] * grow[INFERENCE] * demand[INFERENCE]
-    room = max(min(ceiling - inference * busy_ratio, usable - (inference + protected) * busy_ratio) - training, 0.0)
-    start[TRAINING] = limited(start[TRAINING], grow[TRAINING] * demand[TRAINING], room)
-    return room - start[TRAINING] * grow[TRAINING] * demand[TRAINING], open_room, protected_room
+    open_room = max(room - start[INFERENCE] * grow[INFERENCE] * needed, 0.0)
+    # Gaps that are too small for gangs are large enough for requests.
+    limit = min(ceiling - inference * needed, usable - (inference + protected) * needed)
+    room = max(whole * limit - training, 0.0)
+    need = start[BRIEF] * grow[BRIEF] * demand[BRIEF] + start[TRAINING] * grow[TRAINING] * demand[TRAINING]
+    if need > room:
+        start[BRIEF] *= room / need
+        start[TRAINING] *= room / need
+    return max(room - need, 0.0), open_room, protected_room
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -217,6 +235,7 @@ def simulate(
     state: FloatArray,
     capacity: float,
     cold_seconds: float,
+    spread: float,
     step: float,
     knobs: FloatArray,
     mode: int,
@@ -228,43 +247,51 @@ def simulate(
     """Play one candidate on one scenario and write what comes of it to `out`.
 
     Args:
-        arrivals: Tasks a second, shape (steps, 4).
-        state: Arrivals before the start, running and waiting tasks, run times and demands, shape (5, 4).
+        arrivals: Tasks a second, shape (steps, 5).
+        state: Arrivals before the start, running and waiting tasks, run times and demands, shape (5, 5).
         capacity: Accelerators.
         cold_seconds: Time that a cold start takes.
+        spread: Accelerators that an inference request keeps busy at the start.
         step: Length of a step in seconds.
         knobs: Shape (4,), in the order of `Role`; NaN where absent.
         mode: FULL, SIMPLIFIED or PRIORITY_ONLY.
         theta: Parameters in their units, shape (P,).
-        parts: Scratch of shape (steps * 4, 5).
+        parts: Scratch of shape (steps * 5, 5).
         protected_parts: Scratch of shape (steps * 2, 5).
         out: The 13 metrics in catalogue order, the mean time of a decision and the share of cold starts, shape (15,).
     """
     steps = arrivals.shape[0]
     reserved = 0.0 if math.isnan(knobs[RESERVATION]) else min(max(knobs[RESERVATION], 0.0), 0.99)
+    ceiling = (1.0 - reserved) * capacity
     service, demand = state[SERVICE], state[DEMAND]
     flow, tasks, queue = state[RECENT].copy(), state[RUNNING].copy(), state[WAITING].copy()
     stay, keep, grow = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.empty(GROUP_COUNT)
     start = np.empty(GROUP_COUNT)
     deciding = chills = 0.0
+    together = 1.0
     latency = idle = useful = overhead = queued = pending = remaining = ran = completed = submitted = left = 0.0
 
     for index in range(steps):
         rate = arrivals[index]
         decision, period, paused = decide(queue.sum(), knobs, mode, theta)
         cold, displaced = warm(rate[INFERENCE] + rate[PROTECTED], knobs, theta)
-        usable = capacity * max(1.0 - theta[8] - displaced, 0.05)
+        usable = capacity * (1.0 - min(displaced, 0.9))
         requests = tasks[INFERENCE] + tasks[PROTECTED]
-        free = max(usable - tasks[TRAINING] * demand[TRAINING], 1.0)
-        busy, others, switching = share(requests, free, knobs, theta)
+        training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
+        free = max(usable - training, 1.0)
+        if index == 0:
+            together = theta[1] * clump(requests, max(capacity - training, 1.0), spread)
+        busy, residents, switching = share(requests, free, together, knobs, theta)
+        # A task meets more residents than an accelerator has: twice as many others, where their number is geometric.
+        others = 2.0 * (residents - 1.0)
         speed = 1.0 - paused
-        slowness = 1.0 + theta[11] * (requests / busy - 1.0) if busy > 0.0 else 1.0
+        slowness = theta[10] * (1.0 + theta[11] * (residents - 1.0)) / (speed * (1.0 - switching))
 
         for group in range(GROUP_COUNT):
             if group >= INFERENCE:
-                stay[group] = service[group] * theta[10] * slowness / (speed * (1.0 - switching)) + cold * cold_seconds
+                stay[group] = service[group] * slowness + cold * cold_seconds
             else:
-                stay[group] = service[group] * (theta[9] if group == TRAINING else 1.0) / speed
+                stay[group] = service[group] * (theta[9] if group >= BRIEF else 1.0) / speed
             stay[group] = max(stay[group], 1e-3)
             keep[group] = math.exp(-step / stay[group])
             grow[group] = stay[group] * (1.0 - keep[group])
@@ -272,28 +299,30 @@ def simulate(
             if mode == PRIORITY_ONLY and group != PROTECTED:
                 start[group] = 0.0
         busy_ratio = max(busy / requests, demand[INFERENCE]) if requests > 1e-9 else 1.0
-        rooms = admit(start, keep, grow, tasks, demand, usable, reserved, busy_ratio)
+        # Training that waits takes what falls empty, and inference moves closer together.
+        needed = min(busy_ratio, theta[18] * demand[INFERENCE])
+        rooms = admit(start, keep, grow, tasks, demand, usable, ceiling, 1.0 - min(theta[8], 0.9), needed)
 
         # Fluctuations around the path since its start: of memory among inference, of accelerators among all.
         all_variance = memory_variance = protected_variance = drain = memory_drain = 0.0
         for group in range(1, GROUP_COUNT):
             held = tasks[group] * keep[group] + start[group] * grow[group]
-            size = demand[group] if group == TRAINING else busy_ratio
+            size = demand[group] if group <= TRAINING else busy_ratio
             variance = theta[12] * held * (1.0 - math.exp(-2.0 * (index + 0.5) * step / stay[group]))
             all_variance += variance * size * size
             drain += held * size / stay[group]
             if group >= INFERENCE:
-                memory_variance += variance * demand[group] * demand[group]
-                memory_drain += held * demand[group] / stay[group]
+                memory_variance += variance * needed * needed
+                memory_drain += held * needed / stay[group]
             if group == PROTECTED:
-                protected_variance = variance * demand[group] * demand[group]
+                protected_variance = variance * needed * needed
 
         for group in range(GROUP_COUNT):
             # The head of a queue has waited for as long as the whole queue took to arrive.
             flow[group] += (rate[group] - flow[group]) * min(step / FLOW_SECONDS, 1.0)
             standing = queue[group] / max(flow[group], start[group], 1e-9) if queue[group] > 0.0 else 0.0
             probability = excess = 0.0
-            if group == TRAINING:
+            if group == BRIEF or group == TRAINING:
                 probability, excess = fluctuation(rooms[0] - max(demand[group] - 1.0, 0.0), all_variance, drain)
             elif group == INFERENCE:
                 probability, excess = fluctuation(rooms[1], memory_variance, memory_drain)
@@ -309,8 +338,8 @@ def simulate(
             part[EXCESS] = excess
             if group == PROTECTED:
                 turns = theta[15] * others * (knobs[SLICE] + theta[0]) if not math.isnan(knobs[SLICE]) else 0.0
-                slowed = turns + theta[16] * service[group] * max(slowness / (speed * (1.0 - switching)) - 1.0, 0.0)
-                meeting = 1.0 - (1.0 - probability) * math.exp(-others)
+                slowed = turns + theta[16] * service[group] * max(slowness - 1.0, 0.0)
+                meeting = 1.0 - (1.0 - probability) / residents
                 for chilled in range(2):
                     view = protected_parts[2 * index + chilled]
                     view[:] = part
@@ -321,7 +350,7 @@ def simulate(
 
             # Patience runs out for those who wait.
             fluctuating = start[group] * probability * excess
-            patience = theta[13] if group == TRAINING else theta[14]
+            patience = theta[13] if group <= TRAINING else theta[14]
             leaving = min(1.0, step / patience) * queue[group]
             left += leaving + fluctuating / patience * step
             submitted += rate[group] * step
@@ -335,13 +364,13 @@ def simulate(
             remaining += held * stay[group]
             ran += held
 
-        training = tasks[TRAINING] * demand[TRAINING]
+        training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
         loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
         latency += 0.99 * period + decision
         deciding += decision
         chills += cold
         idle += max(1.0 - (training + busy) / capacity, 0.0)
-        useful += training * speed + max(busy - loading, 0.0) * speed * (1.0 - switching)
+        useful += training * min(theta[17], 1.0) * speed + max(busy - loading, 0.0) * speed * (1.0 - switching)
         overhead += (training + busy) * paused + max(busy - loading, 0.0) * switching + loading
 
     out[0] = latency / steps
@@ -368,6 +397,7 @@ def simulate_all(
     state: FloatArray,
     capacity: FloatArray,
     cold_seconds: FloatArray,
+    spread: FloatArray,
     step: float,
     knobs: FloatArray,
     mode: int,
@@ -391,6 +421,7 @@ def simulate_all(
                 state[scenario],
                 capacity[scenario],
                 cold_seconds[scenario],
+                spread[scenario],
                 step,
                 knobs[scenario] if paired else knobs[row],
                 mode,

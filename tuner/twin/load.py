@@ -27,6 +27,13 @@ RECENT_STEPS: Final = 5
 SLOW_STEPS: Final = 180
 """Samples that run times and demands are means of: three hours, as long tasks end too seldom for less."""
 
+PRIOR_BLOCKS: Final = 3.0
+"""Samples that an assumption counts for against what is observed."""
+ASSUMED_BRIEF_SHARE: Final = 0.5
+MAX_BRIEF_SHARE: Final = 0.95
+ASSUMED_SPREAD_RATIO: Final = 0.5
+"""Accelerators that an inference request keeps busy: two share one."""
+
 ASSUMED_MIX: Final = np.array([0.2, 0.4, 0.4])
 ASSUMED_SERVICE_SECONDS: Final = 600.0
 ASSUMED_DEMAND: Final = np.array([0.0, 1.0, 0.25])
@@ -41,6 +48,7 @@ SPREAD_DERIVED: Final = 0.2
 
 _CLASSES: Final = len(TASK_CLASSES)
 _TRAINING: Final = TASK_CLASSES.index("training")
+_INFERENCE: Final = TASK_CLASSES.index("inference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,9 @@ class Load:
         demand_accelerators: Accelerators that a task occupies, >= 0.
         running_tasks: Tasks that run.
         waiting_tasks: Tasks that wait.
+        brief_share_ratio: Share of arriving training that soon ends, 0..1.
+        training_stay_seconds: How long other training stays, seen from any moment.
+        spread_ratio: Accelerators that an inference request keeps busy, 0..1.
         accelerators_count: Accelerators, > 0.
         high_share_ratio: Share of the tasks that is protected, 0..1.
         cold_start_seconds: Time that a cold start takes.
@@ -65,6 +76,9 @@ class Load:
     demand_accelerators: FloatArray
     running_tasks: FloatArray
     waiting_tasks: FloatArray
+    brief_share_ratio: float
+    training_stay_seconds: float
+    spread_ratio: float
     accelerators_count: float
     high_share_ratio: float
     cold_start_seconds: float
@@ -100,6 +114,15 @@ class Reader:
         window = self.window(name)
         known = window[np.isfinite(window)]
         return float(known[-1]) if known.size else self._current(name)
+
+    def past(self, name: str) -> FloatArray:
+        """Return the samples of the last hours of a series; NaN where there is none."""
+        steps = self.observation.history.values.shape[1]
+        end = max(steps - self.back, 0)
+        begin = max(end - SLOW_STEPS, 0)
+        if name not in self.observation.history:
+            return np.full(end - begin, np.nan)
+        return self.observation.history[name][begin:end]
 
     def slow(self, name: str) -> float:
         """Return the mean of the last hours of a series, else of all before; NaN where there is none."""
@@ -140,13 +163,17 @@ def read_load(observation: Observation, *, back: int = 0) -> Load:
     demand = reader.classes("demand_accelerators", reader.slow)
     demand = np.where(np.isfinite(demand), demand, ASSUMED_DEMAND)
     running = np.where(np.isfinite(running), running, arrivals * service)
+    brief_share, training_stay = _departures(reader, float(service[_TRAINING]))
     accelerators = _accelerators(reader, running, demand)
-    demand = _occupied(reader, running, demand, accelerators)
+    demand, spread = _spread(reader, running, demand, accelerators)
     return Load(
         arrivals_per_second=arrivals,
         service_seconds=service,
         demand_accelerators=demand,
         running_tasks=running,
+        brief_share_ratio=brief_share,
+        training_stay_seconds=training_stay,
+        spread_ratio=spread,
         waiting_tasks=_waiting(reader, arrivals, demand),
         accelerators_count=accelerators,
         high_share_ratio=min(max(_or(reader.slow("high_priority_share_ratio"), _assumed_high_share(reader)), 0.0), 1.0),
@@ -183,6 +210,46 @@ def _service(reader: Reader, arrivals: FloatArray, running: FloatArray) -> tuple
     return np.maximum(service, 1e-3), spread
 
 
+def _departures(reader: Reader, service: float) -> tuple[float, float]:
+    """Return the share of arriving training that ends at once, and how long the rest stays.
+
+    Run times are so unequal that one mean does not tell when training leaves: most of what arrives is soon gone, while
+    most of what runs is long. Both are told by ridge regression of what left, in blocks of the last hours, on what
+    arrived and on what ran: `departures = share * arrivals + running * block / stay`. What left is what arrived less
+    what was added to the running and the waiting.
+    """
+    kind = TASK_CLASSES[_TRAINING]
+    step = reader.observation.history.step_seconds
+    names = (f"arrivals_per_second:{kind}", f"running_tasks:{kind}", f"waiting_tasks:{kind}")
+    arrived, running, waiting = (reader.past(name) for name in names)
+    usable = np.isfinite(arrived) & np.isfinite(running)
+    present = np.where(np.isfinite(waiting), waiting, 0.0) + running
+    arrived, running, present = arrived[usable], running[usable], present[usable]
+    blocks = (arrived.size - 1) // RECENT_STEPS
+    assumed = 1.0 / max(service, _or(reader.mean("running_task_remaining_seconds"), service), 1.0)
+    if blocks < 1:
+        return ASSUMED_BRIEF_SHARE, 1.0 / assumed
+    seconds = step * RECENT_STEPS
+    edges = np.arange(blocks + 1) * RECENT_STEPS
+    came = np.add.reduceat(arrived[1:], edges[:-1])[:blocks] * step
+    ran = np.add.reduceat(running[1:], edges[:-1])[:blocks] * step
+    left = np.maximum(came - np.diff(present[edges]), 0.0)
+    share, hazard = _ridge(came, ran, left, prior=(ASSUMED_BRIEF_SHARE, assumed))
+    return min(max(share, 0.0), MAX_BRIEF_SHARE), 1.0 / min(max(hazard, assumed / 5.0), 1.0 / seconds)
+
+
+def _ridge(
+    one: FloatArray, other: FloatArray, result: FloatArray, *, prior: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the two factors that make `one` and `other` add up to `result`, drawn to the prior as if by one sample."""
+    design = np.stack([one, other], axis=1)
+    centre = np.array(prior)
+    # One sample of the mean size, explained half by the one and half by the other.
+    weight = np.diag((design**2).mean(axis=0) + 1e-12) * PRIOR_BLOCKS
+    solved = np.linalg.solve(design.T @ design + weight, design.T @ result + weight @ centre)
+    return float(solved[0]), float(solved[1])
+
+
 def _accelerators(reader: Reader, running: FloatArray, demand: FloatArray) -> float:
     observed = reader.last("accelerators_count")
     if np.isfinite(observed) and observed > 0:
@@ -191,20 +258,27 @@ def _accelerators(reader: Reader, running: FloatArray, demand: FloatArray) -> fl
     return max(float((running * demand).sum()) / max(allocated, 0.05), 1.0)
 
 
-def _occupied(reader: Reader, running: FloatArray, demand: FloatArray, accelerators: float) -> FloatArray:
-    """Return the demand such that running tasks occupy what is seen to be allocated.
+def _spread(reader: Reader, running: FloatArray, demand: FloatArray, accelerators: float) -> tuple[FloatArray, float]:
+    """Return the demand of what runs, and how many accelerators each inference request keeps busy.
 
-    Large tasks run longer, so that running tasks occupy more than submitted ones ask for in the mean. The difference
-    goes to training, within a factor of four.
+    What is allocated is held by training and by shared accelerators; which by which is told by ridge regression on the
+    last hours. What is allocated now, beyond what inference holds, is then the training's, within a factor of four:
+    large tasks run longer, so that running tasks hold more than submitted ones ask for in the mean.
     """
-    idle = reader.mean("resource_idle_ratio")
-    if not np.isfinite(idle) or running[_TRAINING] <= 0:
-        return demand
-    rest = float((running * demand).sum() - running[_TRAINING] * demand[_TRAINING])
-    occupied = ((1.0 - idle) * accelerators - rest) / running[_TRAINING]
+    idle = reader.past("resource_idle_ratio")
+    training, inference = (reader.past(f"running_tasks:{TASK_CLASSES[index]}") for index in (_TRAINING, _INFERENCE))
+    usable = np.isfinite(idle) & np.isfinite(training) & np.isfinite(inference)
+    if not usable.any():
+        return demand, ASSUMED_SPREAD_RATIO
+    allocated = (1.0 - idle[usable]) * accelerators
+    asked = demand[_TRAINING]
+    _, spread = _ridge(training[usable], inference[usable], allocated, prior=(asked, ASSUMED_SPREAD_RATIO))
+    spread = min(max(spread, demand[_INFERENCE]), 1.0)
     adjusted = demand.copy()
-    adjusted[_TRAINING] = np.clip(occupied, 0.25 * demand[_TRAINING], 4.0 * demand[_TRAINING])
-    return adjusted
+    if running[_TRAINING] > 0:
+        held = (allocated[-RECENT_STEPS:].mean() - spread * running[_INFERENCE]) / running[_TRAINING]
+        adjusted[_TRAINING] = min(max(held, 0.25 * asked), 4.0 * asked)
+    return adjusted, spread
 
 
 def _waiting(reader: Reader, arrivals: FloatArray, demand: FloatArray) -> FloatArray:

@@ -40,7 +40,7 @@ class ParameterSpec:
 
 PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ParameterSpec("switch_seconds", 0.004, 1.0, 1e-5, 0.1, "Time lost at each change of slice, cache refill included."),
-    ParameterSpec("crowding_ratio", 1.5, 0.5, 0.1, 20.0, "Free accelerators over those that inference is spread on."),
+    ParameterSpec("clump_ratio", 1.0, 0.2, 0.2, 5.0, "Requests that are placed together, over what is seen of it."),
     ParameterSpec("decision_seconds", 0.05, 1.2, 1e-4, 5.0, "Time of a scheduling decision with nothing queued."),
     ParameterSpec("decision_task_seconds", 3e-4, 1.5, 1e-7, 0.1, "Further decision time per queued task."),
     ParameterSpec("pause_seconds", 0.01, 1.0, 1e-5, 0.5, "Time for which each decision stops the accelerators."),
@@ -51,7 +51,7 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ParameterSpec("foresight_seconds", 3600.0, 1.0, 60.0, 1e6, "Horizon at which pre-warming has lost its accuracy."),
     ParameterSpec("unusable_share", 0.05, 0.8, 1e-3, 0.6, "Share of the capacity that fragmentation keeps from use."),
     ParameterSpec("training_stretch", 1.0, 0.2, 0.3, 5.0, "Run time of training over its time at full speed."),
-    ParameterSpec("inference_stretch", 1.0, 0.5, 0.1, 20.0, "Run time of lone inference over its time at full speed."),
+    ParameterSpec("inference_stretch", 1.0, 0.3, 0.1, 20.0, "Run time of lone inference over its time at full speed."),
     ParameterSpec("sharing_stretch", 1.0, 0.4, 0.05, 5.0, "Further run time per co-resident, in run times alone."),
     ParameterSpec(
         "burstiness", 1.5, 0.7, 0.1, 50.0, "Variance of the occupied capacity over that of Poisson arrivals."
@@ -64,6 +64,12 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ),
     ParameterSpec("turn_share", 0.5, 0.7, 0.01, 20.0, "Share of a turn of all co-residents that protected work waits."),
     ParameterSpec("slowdown_share", 1.0, 0.7, 1e-3, 5.0, "Slow-down of protected inference over that of the rest."),
+    ParameterSpec(
+        "training_useful_share", 0.9, 0.15, 0.1, 1.0, "Share of the time that training holds, spent on work."
+    ),
+    ParameterSpec(
+        "crowding_ratio", 1.5, 0.5, 1.0, 20.0, "Room that waiting training leaves inference, over its demand."
+    ),
 )
 
 PARAMETER_COUNT: Final = len(PARAMETERS)

@@ -50,7 +50,7 @@ def record_interval(observation: Observation, knobs: FloatArray, *, back: int = 
     if start < 1:
         return None
     # Metrics look back over the recent window: the first samples still show what was before.
-    settled = slice(start + RECENT_STEPS // 2, end)
+    settled = slice(start + RECENT_STEPS, end)
     names = (*METRIC_NAMES, *EXTRAS)
     observed = np.full(len(names), np.nan)
     for index, name in enumerate(names):

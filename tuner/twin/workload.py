@@ -16,8 +16,11 @@ from tuner.twin.parameters import PARAMETER_COUNT
 from tuner.values.context import TASK_CLASSES
 from tuner.values.stages import QUANTILES, FloatArray, Forecast, Observation
 
-GROUPS: Final[tuple[str, ...]] = (*TASK_CLASSES, "protected")
-"""Groups of work in the twin: the task classes, and that part of inference that is protected."""
+GROUPS: Final[tuple[str, ...]] = ("preprocessing", "brief_training", "training", "inference", "protected")
+"""Groups of work in the twin: training that soon ends is apart from the rest, and protected inference from the open."""
+
+BRIEF_SECONDS: Final = 120.0
+"""How long brief training runs: short against the horizon (assumption; what counts is that it is soon gone)."""
 
 HORIZON_SECONDS: Final = 900.0
 """How far the twin looks ahead: the 15 minutes at which forecasts are scored."""
@@ -32,22 +35,24 @@ SPREAD_UNFORECAST: Final = 0.3
 """Spread of arrivals of which there is no forecast (assumption)."""
 _Z90: Final = 1.2816
 _INFERENCE: Final = TASK_CLASSES.index("inference")
+_CLASS_OF_GROUP: Final = np.array([0, 1, 1, 2, 2])
 _MAX_NOISE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenarios:
-    """What may happen next; S scenarios of T steps for four groups of work.
+    """What may happen next; S scenarios of T steps for five groups of work.
 
     Attributes:
-        arrivals_per_second: Shape (S, T, 4).
-        recent_per_second: Arrivals before the start, shape (S, 4).
-        running_tasks: Shape (S, 4).
-        waiting_tasks: Shape (S, 4).
-        service_seconds: Mean run time at full speed, shape (S, 4).
-        demand_accelerators: Accelerators that a task occupies, shape (S, 4).
+        arrivals_per_second: Shape (S, T, 5).
+        recent_per_second: Arrivals before the start, shape (S, 5).
+        running_tasks: Shape (S, 5).
+        waiting_tasks: Shape (S, 5).
+        service_seconds: Mean run time at full speed, shape (S, 5).
+        demand_accelerators: Accelerators that a task occupies, shape (S, 5).
         accelerators_count: Shape (S,).
         cold_start_seconds: Shape (S,).
+        spread_ratio: Accelerators that an inference request keeps busy at the start, shape (S,).
         parameter_draws: Standard normal draws with which the twin's parameters leave their estimates, shape (S, P).
         weights: Weight of each scenario in a mean, shape (S,); sum 1.
         step_seconds: Length of a step, shape ().
@@ -61,6 +66,7 @@ class Scenarios:
     demand_accelerators: FloatArray
     accelerators_count: FloatArray
     cold_start_seconds: FloatArray
+    spread_ratio: FloatArray
     parameter_draws: FloatArray
     weights: FloatArray
     step_seconds: FloatArray
@@ -133,17 +139,24 @@ def scenarios_of(
         weights: Shape (S,).
     """
     count = arrivals.shape[0]
-    demand = np.broadcast_to(load.demand_accelerators, (count, len(TASK_CLASSES)))
-    split = _protected_share(load)
+    shares = _shares(load)
+    running = load.running_tasks @ shares
+    # Brief training is a share of what arrives, and by its short run time little of what runs.
+    training = running[1] + running[2]
+    running[1] = min(shares[1, 1] * load.arrivals_per_second[1] * BRIEF_SECONDS, training)
+    running[2] = training - running[1]
+    runs = service[:, _CLASS_OF_GROUP].copy()
+    runs[:, 1], runs[:, 2] = BRIEF_SECONDS, load.training_stay_seconds * service[:, 1] / load.service_seconds[1]
     return Scenarios(
-        arrivals_per_second=_split(arrivals, split),
-        recent_per_second=np.tile(_split(load.arrivals_per_second, split), (count, 1)),
-        running_tasks=np.tile(_split(load.running_tasks, split), (count, 1)),
-        waiting_tasks=np.tile(_split(load.waiting_tasks, split), (count, 1)),
-        service_seconds=_repeated(service),
-        demand_accelerators=_repeated(demand),
+        arrivals_per_second=arrivals @ shares,
+        recent_per_second=np.tile(load.arrivals_per_second @ shares, (count, 1)),
+        running_tasks=np.tile(running, (count, 1)),
+        waiting_tasks=np.tile(load.waiting_tasks @ shares, (count, 1)),
+        service_seconds=runs,
+        demand_accelerators=np.tile(load.demand_accelerators[_CLASS_OF_GROUP], (count, 1)),
         accelerators_count=np.full(count, load.accelerators_count),
         cold_start_seconds=np.full(count, load.cold_start_seconds),
+        spread_ratio=np.full(count, load.spread_ratio),
         parameter_draws=parameter_draws,
         weights=weights,
         step_seconds=np.array(STEP_SECONDS),
@@ -161,23 +174,16 @@ def joined(parts: list[Scenarios]) -> Scenarios:
     return Scenarios(step_seconds=parts[0].step_seconds, **arrays)
 
 
-def _protected_share(load: Load) -> float:
+def _shares(load: Load) -> FloatArray:
+    """Return which share of each class each group takes, shape (3, 5); rows sum to 1."""
     inference = load.arrivals_per_second[_INFERENCE]
     protected = load.high_share_ratio * load.arrivals_per_second.sum()
-    return float(protected / inference) if protected < inference else 1.0
-
-
-def _split(by_class: FloatArray, protected_share: float) -> FloatArray:
-    """Return values by group: the protected share of inference is taken out of it."""
-    inference = by_class[..., _INFERENCE : _INFERENCE + 1]
-    return np.concatenate(
-        [by_class[..., :_INFERENCE], inference * (1.0 - protected_share), inference * protected_share], axis=-1
-    )
-
-
-def _repeated(by_class: FloatArray) -> FloatArray:
-    """Return values by group: protected work is like the rest of inference."""
-    return np.ascontiguousarray(np.concatenate([by_class, by_class[..., _INFERENCE:]], axis=-1))
+    share = float(protected / inference) if protected < inference else 1.0
+    shares = np.zeros((len(TASK_CLASSES), len(GROUPS)))
+    shares[0, 0] = 1.0
+    shares[1, 1:3] = load.brief_share_ratio, 1.0 - load.brief_share_ratio
+    shares[2, 3:5] = 1.0 - share, share
+    return shares
 
 
 def _expected(load: Load, forecast: Forecast) -> FloatArray:

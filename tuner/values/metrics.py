@@ -200,16 +200,18 @@ def metric_vector(values: Mapping[str, float]) -> MetricVector:
 def score_terms(
     metrics: ArrayLike, baseline: ArrayLike, *, weights: ArrayLike = DEFAULT_WEIGHTS
 ) -> NDArray[np.float64]:
-    """Return each metric's contribution to the score; shape (..., 13), NaN where either side has no sample.
+    """Return each metric's contribution to the score; shape (..., 13).
+
+    NaN where either side has no sample, and for metrics without weight.
 
     Args:
         metrics: Shape (..., 13).
         baseline: The same metrics under the untouched setting at the same load; broadcast against `metrics`.
-        weights: Shape (13,), >= 0; metrics with weight 0 contribute 0.
+        weights: Shape (13,), >= 0.
     """
     weight = np.asarray(weights, dtype=np.float64)
     ratio = np.log(np.maximum(metrics, FLOORS)) - np.log(np.maximum(baseline, FLOORS))
-    terms: NDArray[np.float64] = np.where(weight > 0, weight * SIGNS * ratio, 0.0)
+    terms: NDArray[np.float64] = np.where(weight > 0, weight * SIGNS * ratio, np.nan)
     return terms
 
 
@@ -227,9 +229,19 @@ def score(metrics: ArrayLike, baseline: ArrayLike, *, weights: ArrayLike = DEFAU
     Returns:
         Shape (...). NaN where no weighted metric has a sample on both sides.
     """
-    weight = np.asarray(weights, dtype=np.float64)
-    terms = score_terms(metrics, baseline, weights=weight)
-    usable = np.isfinite(terms) & (weight > 0)
+    return sum_terms(score_terms(metrics, baseline, weights=weights))
+
+
+def sum_terms(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the score that is made of contributions: those without a sample are left out.
+
+    Args:
+        terms: Contributions by metric, as of `score_terms`, shape (..., 13).
+
+    Returns:
+        Shape (...). NaN where no metric contributes.
+    """
+    usable = np.isfinite(terms)
     total: NDArray[np.float64] = np.where(usable, terms, 0.0).sum(axis=-1)
     return np.where(usable.any(axis=-1), total, np.nan)
 

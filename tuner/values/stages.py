@@ -184,7 +184,7 @@ class Forecast:
             raise ValueError(f"{len(self.names)} names but values of shape {self.values.shape}")
         if not np.isfinite(self.values).all():
             raise ValueError("a forecast value is not finite")
-        if (np.diff(self.values, axis=2) < 0).any():
+        if (self.values[..., 1:] < self.values[..., :-1]).any():
             raise ValueError("quantiles cross")
 
     def __getitem__(self, name: str) -> FloatArray:
@@ -348,10 +348,15 @@ class Outcome(StrEnum):
 
 
 class Step(StrEnum):
-    """What to do with a change on trial."""
+    """What to do with a change on trial.
+
+    To keep a change is to leave it in force without calling it a success: it is neither remembered as verified nor a
+    setting to fall back to.
+    """
 
     WAIT = "wait"
     PROMOTE = "promote"
+    KEEP = "keep"
     ROLL_BACK = "roll_back"
 
 

@@ -1,11 +1,10 @@
-"""Means of autocorrelated samples, with honest errors.
+"""Means of samples that resemble each other, with honest errors.
 
-What a scheduler shows now resembles what it showed a minute ago, and rates over five minutes that are read every
-minute share most of their data. Samples therefore count for less than their number; taking them for independent is
-the commonest way to promote noise.
+What a scheduler shows now resembles what it showed a minute ago, and means over a quarter of an hour that are read
+every minute share most of their data. Samples therefore count for less than their number; taking them for independent
+is the commonest way to promote noise.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +13,56 @@ from scipy.special import stdtrit
 
 from tuner.values.stages import FloatArray
 
-MAX_AUTOCORRELATION: Final = 0.95
-"""Largest lag-1 autocorrelation that is believed; beyond, twenty samples would count as hardly more than one."""
+MAX_PERSISTENCE: Final = 0.95
+"""Largest correlation of samples without common data that is believed; beyond, twenty would count as hardly one."""
+
+MIN_PAIRS: Final = 4
+"""Fewest pairs of samples without common data from which their correlation is estimated; with fewer it is taken to be
+the largest."""
+
+_ROUNDS: Final = 20
+"""Most rounds of the correction for bias; it settles within a few."""
+
+_SETTLED: Final = 1e-3
+"""Change of a persistence that no longer matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Values in time order.
+
+    Attributes:
+        times_seconds: Shape (n,), ascending.
+        values: Shape (n,); NaN where there is no sample.
+    """
+
+    times_seconds: FloatArray
+    values: FloatArray
+
+    def known(self) -> "Samples":
+        """Return those that have a value."""
+        usable = np.isfinite(self.values)
+        return Samples(self.times_seconds[usable], self.values[usable])
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How alike two samples are, by the time between them.
+
+    Attributes:
+        span_seconds: Time over which each sample is a mean; samples closer than that share data.
+        persistence: Correlation of samples that share none, 0..1, at a distance of `lag_seconds`.
+        lag_seconds: That distance, over 0.
+    """
+
+    span_seconds: float
+    persistence: float
+    lag_seconds: float
+
+    def at(self, gap_seconds: FloatArray) -> FloatArray:
+        """Return the correlation at a distance: that of common data, or the decay of a first-order process."""
+        shared = np.maximum(1.0 - gap_seconds / max(self.span_seconds, 1e-9), 0.0)
+        return np.maximum(shared, self.persistence ** (gap_seconds / self.lag_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,72 +90,81 @@ class Estimate:
         return self.mean + float(stdtrit(self.degrees, confidence)) * self.error
 
 
-def effective_samples(count: int, autocorrelation: float) -> float:
-    """Return how many independent samples have a mean as sure as that of `count` autocorrelated ones.
+def effective_samples(times_seconds: FloatArray, likeness: Likeness) -> float:
+    """Return how many independent samples have a mean as sure as that of these, 0..n.
 
-    Bayley and Hammersley, "The 'effective' number of independent observations in an autocorrelated time series",
-    Journal of the Royal Statistical Society, Supplement 8 (1946), for an autoregressive process of first order:
-    `count / (1 + 2 sum_k (1 - k / count) rho^k)`.
-
-    Args:
-        count: Number of samples, >= 0.
-        autocorrelation: Lag-1 autocorrelation rho, 0..1.
+    `n^2 / sum_ij rho(t_i - t_j)`, which for an even grid and a first-order process is the number of Bayley and
+    Hammersley, "The 'effective' number of independent observations in an autocorrelated time series", Journal of the
+    Royal Statistical Society, Supplement 8 (1946).
     """
-    lags = np.arange(1, count)
-    return float(count / (1.0 + 2.0 * ((1.0 - lags / max(count, 1)) * autocorrelation**lags).sum()))
+    gaps = np.abs(times_seconds[:, None] - times_seconds[None, :])
+    return float(len(times_seconds) ** 2 / max(likeness.at(gaps).sum(), 1e-9))
 
 
-def pooled_autocorrelation(*series: FloatArray) -> float:
-    """Return the lag-1 autocorrelation that several series share, 0..0.95.
+def likeness_of(*series: Samples, span_seconds: float = 0.0) -> Likeness:
+    """Return the likeness that several series have in common, each around its own mean.
 
-    Each series has its own mean; pairs across a NaN are left out. The estimate is biased downwards in short series,
-    by `(1 + 3 rho) / count` (Marriott and Pope, Biometrika 41, 1954), which is undone. Negative values, which would
+    Of each sample and the next one that shares no data with it the correlation is taken. Deviations from a mean of few
+    samples are too small and too unlike, by one effective sample; that is undone. Negative correlations, which would
     make samples count for more than one, are not believed.
-    """
-    products = squares = 0.0
-    count = groups = 0
-    for values in series:
-        deviations = values - _mean(values)
-        pairs = deviations[1:] * deviations[:-1]
-        products += float(np.nansum(pairs))
-        squares += float(np.nansum(deviations**2))
-        count += int(np.isfinite(deviations).sum())
-        groups += bool(np.isfinite(deviations).any())
-    if count <= 3 * groups:
-        return MAX_AUTOCORRELATION  # Too short to tell.
-    if squares == 0.0:
-        return 0.0
-    corrected = (count * products / squares + groups) / (count - 3 * groups)
-    return min(max(corrected, 0.0), MAX_AUTOCORRELATION)
-
-
-def estimate(values: Sequence[float] | FloatArray, reference: Sequence[float] | FloatArray = ()) -> Estimate:
-    """Return the mean of a series, less that of a reference series that has the same noise.
-
-    The noise and its autocorrelation are estimated from both, each around its own mean; the uncertainty of the
-    reference's mean is part of the error.
 
     Args:
-        values: Samples in time order, NaN where there is none.
-        reference: Samples of the same quantity before the change; empty where the mean alone is asked for.
+        series: Samples with values.
+        span_seconds: Time over which each sample is a mean; 0 where they share no data.
     """
-    after, before = np.asarray(values, dtype=np.float64), np.asarray(reference, dtype=np.float64)
-    series = [part for part in (after, before) if np.isfinite(part).any()]
-    samples = int(np.isfinite(after).sum())
-    mean = _mean(after) - (_mean(before) if np.isfinite(before).any() else 0.0)
-    if not samples:
+    products: list[float] = []
+    lags: list[float] = []
+    squares, count = 0.0, 0
+    for samples in series:
+        deviations = samples.values - samples.values.mean()
+        first = np.arange(len(deviations))
+        partner = np.maximum(np.searchsorted(samples.times_seconds, samples.times_seconds + span_seconds), first + 1)
+        first, partner = first[partner < len(deviations)], partner[partner < len(deviations)]
+        products.extend(deviations[first] * deviations[partner])
+        lags.extend(samples.times_seconds[partner] - samples.times_seconds[first])
+        squares, count = squares + float((deviations**2).sum()), count + len(deviations)
+    if len(products) < MIN_PAIRS:
+        return Likeness(span_seconds, MAX_PERSISTENCE, max(span_seconds, 1.0))
+    lag_seconds = float(np.mean(lags))
+    likeness = Likeness(span_seconds, 0.0, lag_seconds)
+    if squares == 0.0:
+        return likeness
+    seen = float(np.mean(products)) / (squares / count)
+    for _ in range(_ROUNDS):
+        short = len(series) / sum(effective_samples(samples.times_seconds, likeness) for samples in series)
+        corrected = min(max(seen * (1.0 - short) + short, 0.0), MAX_PERSISTENCE)
+        settled = abs(corrected - likeness.persistence) < _SETTLED
+        likeness = Likeness(span_seconds, corrected, lag_seconds)
+        if settled:
+            break
+    return likeness
+
+
+def estimate(after: Samples, before: Samples | None = None, *, span_seconds: float = 0.0) -> Estimate:
+    """Return the mean of samples, less that of samples before that have the same noise.
+
+    The noise and its likeness are estimated from both, each around its own mean; the uncertainty of the mean before is
+    part of the error.
+
+    Args:
+        after: Samples after a change.
+        before: Samples of the same quantity before it; None where the mean alone is asked for.
+        span_seconds: Time over which each sample is a mean.
+    """
+    series = [samples.known() for samples in (after, before) if samples is not None]
+    if not len(series[0].values):
         return Estimate(np.nan, np.nan, 0, 1.0)
-    rho = pooled_autocorrelation(*series)
-    counts = [int(np.isfinite(part).sum()) for part in series]
-    effective = [max(effective_samples(count, rho), 1.0) for count in counts]
+    series = [samples for samples in series if len(samples.values)]
+    means = [float(samples.values.mean()) for samples in series]
+    likeness = likeness_of(*series, span_seconds=span_seconds)
+    sizes = [max(effective_samples(samples.times_seconds, likeness), 1.0) for samples in series]
     # The squares around a sample mean are short by one effective sample each.
-    freedom = sum(count * (1.0 - 1.0 / size) for count, size in zip(counts, effective, strict=True))
-    squares = sum(float(np.nansum((part - _mean(part)) ** 2)) for part in series)
+    freedom = sum(len(samples.values) * (1.0 - 1.0 / size) for samples, size in zip(series, sizes, strict=True))
+    squares = sum(float(((samples.values - mean) ** 2).sum()) for samples, mean in zip(series, means, strict=True))
     variance = squares / freedom if freedom > 0 else np.nan
-    error = float(np.sqrt(variance * sum(1.0 / size for size in effective)))
-    return Estimate(mean, error, samples, max(sum(effective) - len(effective), 1.0))
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else np.nan
+    return Estimate(
+        mean=means[0] - (means[1] if len(means) > 1 else 0.0),
+        error=float(np.sqrt(variance * sum(1.0 / size for size in sizes))),
+        samples=len(series[0].values),
+        degrees=max(sum(sizes) - len(sizes), 1.0),
+    )

@@ -12,8 +12,9 @@ import numpy as np
 
 from tuner.settings.model import VerifySettings
 from tuner.values.knobs import KnobValues, Role
-from tuner.values.metrics import FLOORS, METRIC_COUNT, METRICS, MetricVector, score
-from tuner.values.stages import FloatArray, Receipt
+from tuner.values.metrics import FLOORS, METRIC_COUNT, METRICS, MetricVector, score_terms, sum_terms
+from tuner.values.stages import STEP_SECONDS, FloatArray, Receipt
+from tuner.verify.statistics import Samples
 
 MIN_ANCHORS: Final = 3
 """Fewest samples before the change from which a metric's counterfactual is anchored."""
@@ -51,13 +52,17 @@ class Trial:
         before: Setting before it, to which a failure leads back.
         after: Setting on trial.
         effective_at_seconds: When the setting was seen to be in force.
-        settle_seconds: Time after which samples count: the wash-out, and the window that each sample looks back over.
+        settle_seconds: Time after which samples count: the wash-out, and the time over which each sample is a mean.
+        span_seconds: Time over which each sample is a mean: samples closer than that share data.
         expected_score: Score that the twin predicted.
+        expected_terms: What each metric was to add to it, shape (13,); NaN where nothing was predicted.
         terms: The limits under which the trial began, whatever the policy says since.
         weights: Weights of the score, shape (13,).
         limits: Limits of the safety metrics, shape (13,); NaN where there is none.
         residual: Logarithm of observed over twin before the change, shape (13,); NaN where it is not known.
-        before_scores: Score of each sample before the change against its own counterfactual: the noise.
+        before_terms: What each metric adds to the score of each sample before the change against its own
+            counterfactual, shape (m, 13): the noise.
+        before_times_seconds: Times of those samples from the first one on; only their distances matter.
         times_seconds: Times of the usable samples, shape (n,).
         observed: Their metrics, shape (n, 13).
         counterfactual: What they would have been without the change, shape (n, 13).
@@ -73,12 +78,15 @@ class Trial:
     after: KnobValues
     effective_at_seconds: float
     settle_seconds: float
+    span_seconds: float
     expected_score: float
+    expected_terms: MetricVector
     terms: VerifySettings
     weights: MetricVector
     limits: MetricVector
     residual: MetricVector
-    before_scores: FloatArray
+    before_terms: FloatArray
+    before_times_seconds: FloatArray
     times_seconds: FloatArray
     observed: FloatArray
     counterfactual: FloatArray
@@ -99,9 +107,17 @@ class Trial:
         over = self.compared_seconds >= self.terms.window_seconds * (self.extensions + 1)
         return over and not self.errors and not self.idle
 
-    def scores(self) -> FloatArray:
-        """Return the score of each usable sample against its counterfactual, shape (n,)."""
-        return score(self.observed, self.counterfactual, weights=self.weights)
+    def scores(self) -> Samples:
+        """Return the score of each usable sample against its counterfactual."""
+        return Samples(self.times_seconds, sum_terms(self.sample_terms()))
+
+    def noise(self) -> Samples:
+        """Return the score of each sample before the change against its own counterfactual."""
+        return Samples(self.before_times_seconds, sum_terms(self.before_terms))
+
+    def sample_terms(self) -> FloatArray:
+        """Return what each metric adds to the score of each usable sample, shape (n, 13)."""
+        return score_terms(self.observed, self.counterfactual, weights=self.weights)
 
     def to_json(self) -> str:
         """Return the trial as strict JSON: numbers survive exactly, NaN becomes null."""
@@ -132,18 +148,24 @@ def begin(
     limits: MetricVector,
     before_observed: FloatArray,
     before_untouched: FloatArray,
+    before_spacing_seconds: float = STEP_SECONDS,
+    span_seconds: float = 0.0,
+    expected_terms: MetricVector | None = None,
 ) -> Trial:
     """Return the trial of a change that has become effective.
 
     Args:
         receipt: What was written, and when it was seen to be in force.
         expected_score: Score that the twin predicted.
-        settle_seconds: Wash-out plus the window that each sample looks back over.
+        settle_seconds: Wash-out plus the time over which each sample is a mean.
         terms: Limits of the comparison.
         weights: Weights of the score, shape (13,).
         limits: Limits of the safety metrics, shape (13,); NaN where there is none.
         before_observed: Metrics before the change, oldest first, shape (m, 13).
         before_untouched: What the twin gives for the same setting and loads, shape (m, 13).
+        before_spacing_seconds: Distance of two of them.
+        span_seconds: Time over which each sample, before and after, is a mean; 0 where samples share no data.
+        expected_terms: What each metric was to add to the score, shape (13,); None where that was not predicted.
 
     Raises:
         ValueError: The change was never seen to be in force.
@@ -157,12 +179,15 @@ def begin(
         after=receipt.after,
         effective_at_seconds=receipt.effective_at_seconds,
         settle_seconds=settle_seconds,
+        span_seconds=span_seconds,
         expected_score=expected_score,
+        expected_terms=np.full(METRIC_COUNT, np.nan) if expected_terms is None else expected_terms,
         terms=terms,
         weights=weights,
         limits=limits,
         residual=residual,
-        before_scores=score(before_observed, _anchored(before_untouched, residual), weights=weights),
+        before_terms=score_terms(before_observed, _anchored(before_untouched, residual), weights=weights),
+        before_times_seconds=before_spacing_seconds * np.arange(len(before_observed), dtype=np.float64),
         times_seconds=np.empty(0),
         observed=np.empty((0, METRIC_COUNT)),
         counterfactual=np.empty((0, METRIC_COUNT)),

@@ -4,13 +4,12 @@ A decision sees the tasks that were waiting when it began. It takes time, the mo
 machines it compares, and only then do its placements take effect. The next one begins a period after this one began,
 but not before it has ended: that is how latency explodes under load.
 """
+# ruff: noqa: FBT001 - numba has no keyword-only arguments.
 
 import math
 
-import numpy as np
-
 from tuner.reference.engine.compilation import compiled
-from tuner.reference.engine.heaps import push_event
+from tuner.reference.engine.heaps import push_event, sort
 from tuner.reference.engine.placement import (
     NOWHERE,
     choose_beside,
@@ -22,14 +21,11 @@ from tuner.reference.engine.placement import (
     find_warm,
     memory_needed,
 )
-from tuner.reference.engine.queues import consider, observe, waiting
-from tuner.reference.engine.state import SORTED, Engine, Happening, Measure, State
+from tuner.reference.engine.queues import consider, enqueue, look_from_start, look_next, observe, waiting
+from tuner.reference.engine.state import ABANDON, DECISION, DEPTH, GANG_DEPTH, LANES, RUNNING, WAITING, Engine
 from tuner.reference.engine.timing import pause, reslice, schedule, sync
 from tuner.reference.engine.work import grow, start_gang, start_processing, start_shared
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind
-
-DEPTH = 256
-"""Waiting tasks that one decision looks at, but for FCFS, which looks at all (assumption; real schedulers bound it, too)."""
 
 RELAX_SECONDS = 300.0
 """Waiting time after which a gang takes scattered accelerators (assumption, after Jeon et al., USENIX ATC 2019)."""
@@ -43,9 +39,9 @@ GROW_SECONDS = 600.0
 UNKNOWN_SECONDS = 3600.0
 """Run time that is expected of tasks without history (assumption: a usual default time limit)."""
 
-PRIORITY, FCFS, EASY, SJF = 0, 1, 2, 3
-FULL, SIMPLIFIED, PRIORITY_ONLY = 0, 1, 2
-NO, BY_TIME, BY_SPACE = 0, 1, 2
+PRIORITY, FCFS, EASY, SJF = range(4)
+FULL, SIMPLIFIED, PRIORITY_ONLY = range(3)
+NO, BY_TIME, BY_SPACE = range(3)
 
 
 @compiled
@@ -67,12 +63,18 @@ def decision_seconds(s: Engine) -> float:
     setting = s.settings[0]
     if setting["mode"] == SIMPLIFIED:
         return float(k["decision_base_seconds"])
-    looked = s.clock[0]["waiting"][Priority.HIGH] if setting["mode"] == PRIORITY_ONLY else waiting(s)
-    if setting["order"] != FCFS:
-        looked = min(looked, DEPTH)
+    looked = waiting(s)
+    if setting["order"] != FCFS or setting["mode"] != FULL:
+        first = 2 * Priority.HIGH.value if setting["mode"] == PRIORITY_ONLY else 0
+        tasks, gangs = 0, 0
+        for lane in range(first, LANES, 2):
+            tasks += s.clock[0]["waiting"][lane]
+            gangs += s.clock[0]["waiting"][lane + 1]
+        looked = min(tasks, DEPTH) + min(gangs, GANG_DEPTH)
     nodes = s.node.size
     # Three tiers compare zones, then the nodes of one, then the accelerators of one; a flat search compares all.
-    candidates = s.zone.size + nodes / s.zone.size + s.shape[0] if setting["tiers"] == 1 else float(s.gpu.size)
+    tiers = s.zone.size + nodes / s.zone.size + s.clock[0]["gpus_per_node"]
+    candidates = tiers if setting["tiers"] == 1 else float(s.gpu.size)
     per_task = candidates * k["decision_candidate_seconds"]
     return float(k["decision_base_seconds"] + nodes * k["decision_node_seconds"] + looked * per_task)
 
@@ -108,17 +110,14 @@ def end_decision(s: Engine) -> None:
     c = s.clock[0]
     k = s.constants[0]
     setting = s.settings[0]
-    observe(s, Measure.DECISION, c["now"] - c["decision_started"])
+    observe(s, DECISION, c["now"] - c["decision_started"])
     c["decisions"] += 1
     c["computing"] = 0
     c["decision_at"] = max(c["decision_started"] + setting["period"], c["now"])
     _forget_failures(s)
     if c["growing"] > 0:
         _serve_growing(s)
-    if setting["order"] == SJF and setting["mode"] == FULL:
-        _dispatch_shortest(s)
-    else:
-        _dispatch_in_order(s)
+    _dispatch_in_order(s)
     c["releases_known"] = c["releases"]
     simple = setting["mode"] == SIMPLIFIED
     pause(s, k["pause_base_seconds"] + (0.0 if simple else s.node.size * k["pause_node_seconds"]))
@@ -130,7 +129,6 @@ def _forget_failures(s: Engine) -> None:
     c = s.clock[0]
     c["gang_blocked"] = 0
     c["gang_stop"] = 0
-    c["gang_failed"] = s.gpu.size + 1
     c["shadow"] = math.inf
     c["extra"] = 0
     for p in range(3):
@@ -145,16 +143,16 @@ def _serve_growing(s: Engine) -> None:
     c = s.clock[0]
     kept = 0
     for j in range(c["growing"]):
-        i = s.growing[j]
+        i = s.task[j]["growing"]
         task = s.task[i]
-        if task["state"] != State.RUNNING or c["now"] > (task["started"] + task["ends"]) / 2.0 + GROW_SECONDS:
+        if task["state"] != RUNNING or c["now"] > (task["started"] + task["ends"]) / 2.0 + GROW_SECONDS:
             continue
         need = (task["held"] + 1) // 2
         count_free(s)
         if choose_beside(s, i, need):
             grow(s, i, need)
         else:
-            s.growing[kept] = i
+            s.task[kept]["growing"] = i
             kept += 1
     c["growing"] = kept
 
@@ -162,48 +160,42 @@ def _serve_growing(s: Engine) -> None:
 @compiled
 def _dispatch_in_order(s: Engine) -> None:
     """Go through the queue in its order; under strict FCFS stop at the first task that does not fit."""
-    c = s.clock[0]
     setting = s.settings[0]
-    by_priority = setting["order"] == PRIORITY or setting["mode"] != FULL
-    strict = setting["order"] == FCFS and setting["mode"] == FULL
-    low, normal, high = c["head"][0], c["head"][1], c["head"][2]
-    if setting["mode"] == PRIORITY_ONLY:
-        low = normal = -1
-    if strict:
+    full = setting["mode"] == FULL
+    by_priority = 1 if setting["order"] == PRIORITY or not full else 0
+    lowest = Priority.HIGH.value if setting["mode"] == PRIORITY_ONLY else Priority.LOW.value
+    if full and setting["order"] == SJF:
+        _dispatch_shortest(s)
+    elif full and setting["order"] == FCFS:
         _consider_all(s)
-    looked = 0
-    while looked < DEPTH or strict:
-        low = low if low < c["known"] else -1
-        normal = normal if normal < c["known"] else -1
-        high = high if high < c["known"] else -1
-        i = _first_of(low, normal, high, by_priority)
-        if i < 0:
-            break
-        if i == high:
-            high = s.task[i]["next"]
-        elif i == normal:
-            normal = s.task[i]["next"]
-        else:
-            low = s.task[i]["next"]
-        looked += 1
-        consider(s, i)
-        if not _dispatch(s, i) and strict:
-            break
+        look_from_start(s, lowest, s.task.size, s.task.size)
+        i = look_next(s, by_priority)
+        while i >= 0 and _dispatch(s, i):
+            i = look_next(s, by_priority)
+    else:
+        look_from_start(s, lowest, DEPTH, GANG_DEPTH)
+        i = look_next(s, by_priority)
+        while i >= 0:
+            consider(s, i)
+            _dispatch(s, i)
+            i = look_next(s, by_priority)
 
 
 @compiled
-def _first_of(low: int, normal: int, high: int, by_priority: bool) -> int:
-    """Return the next of three waiting tasks, -1 standing for none: by priority, or by number, which is submission."""
-    if by_priority:
-        if high >= 0:
-            return high
-        return normal if normal >= 0 else low
-    first = high
-    if normal >= 0 and (first < 0 or normal < first):
-        first = normal
-    if low >= 0 and (first < 0 or low < first):
-        first = low
-    return first
+def _dispatch_shortest(s: Engine) -> None:
+    """Go through the queue by expected run time, then submission."""
+    look_from_start(s, Priority.LOW.value, DEPTH, GANG_DEPTH)
+    count = 0
+    i = look_next(s, 0)
+    while i >= 0:
+        s.scratch[count]["key"] = expected_seconds(s, i)
+        s.scratch[count]["number"] = i
+        count += 1
+        i = look_next(s, 0)
+    sort(s, count)
+    for j in range(count):
+        consider(s, s.scratch[j]["number"])
+        _dispatch(s, s.scratch[j]["number"])
 
 
 @compiled
@@ -211,38 +203,9 @@ def _consider_all(s: Engine) -> None:
     """Book that a decision has looked at every task that was waiting when it began."""
     c = s.clock[0]
     for i in range(c["unseen"], c["known"]):
-        if s.task[i]["state"] == State.WAITING:
+        if s.task[i]["state"] == WAITING:
             consider(s, i)
     c["unseen"] = c["known"]
-
-
-@compiled
-def _dispatch_shortest(s: Engine) -> None:
-    """Go through the queue by expected run time, then submission."""
-    c = s.clock[0]
-    low, normal, high = c["head"][0], c["head"][1], c["head"][2]
-    count = 0
-    while count < SORTED:
-        low = low if low < c["known"] else -1
-        normal = normal if normal < c["known"] else -1
-        high = high if high < c["known"] else -1
-        i = _first_of(low, normal, high, False)
-        if i < 0:
-            break
-        if i == high:
-            high = s.task[i]["next"]
-        elif i == normal:
-            normal = s.task[i]["next"]
-        else:
-            low = s.task[i]["next"]
-        s.order[count] = i
-        s.keys[count] = expected_seconds(s, i)
-        count += 1
-    ranks = np.argsort(s.keys[:count], kind="mergesort")
-    for j in range(min(count, DEPTH)):
-        i = s.order[ranks[j]]
-        consider(s, i)
-        _dispatch(s, i)
 
 
 @compiled
@@ -292,16 +255,13 @@ def _dispatch_gang(s: Engine, i: int) -> bool:
     waited = c["now"] - task["submit"]
     relaxed = waited > RELAX_SECONDS
     count_free(s)
-    # A gang that may lie scattered can fit where a smaller one that may not has failed.
-    fits = c["gang_stop"] == 0 and (need < c["gang_failed"] or relaxed)
-    backfill = _may_backfill(s, i, need)
-    if fits and backfill != NO:
+    backfill = _may_backfill(s, i, need) if c["gang_stop"] == 0 else NO
+    if backfill != NO:
         tiers = s.settings[0]["tiers"] == 1 and s.settings[0]["mode"] != SIMPLIFIED
         if choose_gang(s, need, task["zone"], relaxed) if tiers else choose_first(s, need):
             start_gang(s, i, need)
             c["extra"] -= need if backfill == BY_SPACE else 0
             return True
-    c["gang_failed"] = min(c["gang_failed"], need)
     if c["gang_blocked"] == 0:
         c["gang_blocked"] = 1
         if s.settings[0]["order"] == EASY:
@@ -342,17 +302,18 @@ def _cast_shadow(s: Engine, need: int) -> None:
         elif s.gpu[g]["reserved"] == 0 and owner >= 0:
             age = c["now"] - s.task[owner]["started"]
             left = expected_seconds(s, owner) * s.task[owner]["penalty"] - age
-            s.keys[busy] = c["now"] + max(left, age / 2.0)
+            s.scratch[busy]["key"] = c["now"] + max(left, age / 2.0)
+            s.scratch[busy]["number"] = g
             busy += 1
     if free + busy < need:
         # It waits for shared accelerators, whose end nobody predicts: nothing may be opened meanwhile.
         c["shadow"] = -math.inf
         c["extra"] = 0
         return
-    ends = np.sort(s.keys[:busy])
+    sort(s, busy)
     at = max(need - free, 0)
-    c["shadow"] = ends[at - 1] if at > 0 else c["now"]
-    while at < busy and ends[at] <= c["shadow"]:
+    c["shadow"] = s.scratch[at - 1]["key"] if at > 0 else c["now"]
+    while at < busy and s.scratch[at]["key"] <= c["shadow"]:
         at += 1
     c["extra"] = free + at - need
 
@@ -362,28 +323,45 @@ def _dispatch_shared(s: Engine, i: int) -> bool:
     c = s.clock[0]
     task = s.task[i]
     p = task["priority"]
-    if task["model"] != NO_MODEL:
-        g = find_warm(s, i)
-        if g != NOWHERE:
-            start_shared(s, i, g)
-            return True
+    warm = find_warm(s, i) if task["model"] != NO_MODEL else NOWHERE
+    if warm != NOWHERE and not _prefers_cold(s, i, s.gpu[warm]["n"], 0):
+        start_shared(s, i, warm)
+        return True
     need = memory_needed(s, i)
-    if need >= min(c["share_failed"][p], c["share_failed"][p + 3]):
-        return False
+    g = NOWHERE
     # A blocked gang comes first on empty accelerators, except that protected tasks wait for nobody.
     backfill = BY_TIME if c["gang_blocked"] == 0 or p == Priority.HIGH else NO
     if backfill == NO and s.settings[0]["order"] == EASY:
         backfill = _may_backfill(s, i, 1)
-    g = find_shared(s, i, backfill != NO)
+    if need < min(c["share_failed"][p], c["share_failed"][p + 3]):
+        g = find_shared(s, i, backfill != NO)
+        if g == NOWHERE:
+            # Nothing makes room but a release, unless it was only this model or a blocked gang that stood in the way.
+            lasting = backfill != NO and (task["model"] == NO_MODEL or s.model[task["model"]]["places"] == 0)
+            c["share_failed"][p if lasting else p + 3] = need
+    if warm != NOWHERE and (g == NOWHERE or not _prefers_cold(s, i, s.gpu[warm]["n"], s.gpu[g]["n"])):
+        g = warm
     if g == NOWHERE:
-        # Nothing frees this room but a release, unless it was only this model or a blocked gang that stood in the way.
-        lasting = backfill != NO and (task["model"] == NO_MODEL or s.model[task["model"]]["places"] == 0)
-        c["share_failed"][p if lasting else p + 3] = need
         return False
     if backfill == BY_SPACE and s.gpu[g]["n"] == 0:
         c["extra"] -= 1
     start_shared(s, i, g)
     return True
+
+
+@compiled
+def _prefers_cold(s: Engine, i: int, warm_residents: int, cold_residents: int) -> bool:
+    """Say whether a request is expected to end sooner by a cold start among few than warm among many.
+
+    Every resident that is there already delays a request by about its own run time, a cold start by loading, which is
+    shared, too. Schedulers without tiers do not compare: they take what is warm.
+    """
+    setting = s.settings[0]
+    if setting["tiers"] == 0 or setting["mode"] == SIMPLIFIED:
+        return False
+    seconds = expected_seconds(s, i)
+    loading = s.model[s.task[i]["model"]]["loading"]
+    return bool((cold_residents + 1) * (seconds + loading) < (warm_residents + 1) * seconds)
 
 
 @compiled
@@ -395,5 +373,6 @@ def submit(s: Engine, i: int) -> None:
     c["asked"][task["kind"]] += task["gpus"]
     if task["model"] != NO_MODEL:
         s.model[task["model"]]["arrivals"] += 1.0
+    enqueue(s, i)
     if task["patience"] < math.inf:
-        push_event(s, task["submit"] + task["patience"], Happening.ABANDON, i)
+        push_event(s, task["submit"] + task["patience"], ABANDON, i)

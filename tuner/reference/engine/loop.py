@@ -6,8 +6,7 @@ from collections.abc import Callable
 from tuner.reference.engine.compilation import cached, compiled, sources_digest
 from tuner.reference.engine.decision import begin_decision, end_decision, submit
 from tuner.reference.engine.heaps import drop_event
-from tuner.reference.engine.queues import enqueue
-from tuner.reference.engine.state import RING, Engine, Happening, State
+from tuner.reference.engine.state import ABANDON, MIDDLE, RING, RUNNING, Engine
 from tuner.reference.engine.ticks import keep_reading, sync_all, tick
 from tuner.reference.engine.work import abandon, end, reach_middle, reach_milestone
 
@@ -15,55 +14,44 @@ from tuner.reference.engine.work import abandon, end, reach_middle, reach_milest
 @compiled
 def _happen(s: Engine) -> None:
     """Act on the earliest event of the wall clock, unless it is stale: its task has ended or grown meanwhile."""
-    at, what, i = s.event_at[0], s.event_what[0], s.event_whom[0]
+    at, what, i = s.event[0]["at"], s.event[0]["what"], s.event[0]["whom"]
     drop_event(s)
-    if what == Happening.ABANDON:
+    if what == ABANDON:
         abandon(s, i)
-    elif what == Happening.MIDDLE:
+    elif what == MIDDLE:
         reach_middle(s, i)
-    elif s.task[i]["state"] == State.RUNNING and s.task[i]["ends"] == at:
+    elif s.task[i]["state"] == RUNNING and s.task[i]["ends"] == at:
         end(s, i)
-
-
-@compiled
-def _run(s: Engine, until: float) -> None:
-    c = s.clock[0]
-    tasks = s.task.size
-    while True:
-        milestone = s.gpu[s.queue[0]]["due"] + c["paused"]
-        event = s.event_at[0] if c["events"] > 0 else math.inf
-        arrival = s.task[c["arrived"]]["submit"] if c["arrived"] < tasks else math.inf
-        decision = c["decision_at"]
-        at = min(milestone, event, arrival, decision, c["next_tick"])
-        if at > until:
-            break
-        # A milestone can lie a rounding error in the past; time never runs backwards.
-        c["now"] = max(c["now"], at)
-        if milestone == at:
-            reach_milestone(s, s.queue[0])
-        elif event == at:
-            _happen(s)
-        elif arrival == at:
-            i = c["arrived"]
-            c["arrived"] += 1
-            submit(s, i)
-            enqueue(s, i)
-        elif decision == at:
-            if c["computing"] == 1:
-                end_decision(s)
-            else:
-                begin_decision(s)
-        else:
-            tick(s)
-    c["now"] = max(c["now"], until)
 
 
 def _bind(digest: int) -> tuple[Callable[[Engine, float], None], Callable[[Engine], None]]:
     # The digest is part of the key under which numba keeps the compiled code; see `compilation`.
     @cached
     def advance(s: Engine, until: float) -> None:
-        if digest != 0:
-            _run(s, until)
+        c = s.clock[0]
+        while digest != 0:
+            milestone = s.gpu[s.gpu[0]["queued"]]["due"] + c["paused"]
+            event = s.event[0]["at"] if c["events"] > 0 else math.inf
+            arrival = s.task[c["arrived"]]["submit"] if c["arrived"] < s.task.size else math.inf
+            at = min(milestone, event, arrival, c["decision_at"], c["next_tick"])
+            if at > until:
+                break
+            # A milestone can lie a rounding error in the past; time never runs backwards.
+            c["now"] = max(c["now"], at)
+            if milestone == at:
+                reach_milestone(s, s.gpu[0]["queued"])
+            elif event == at:
+                _happen(s)
+            elif arrival == at:
+                submit(s, c["arrived"])
+                c["arrived"] += 1
+            elif c["decision_at"] == at and c["computing"] == 1:
+                end_decision(s)
+            elif c["decision_at"] == at:
+                begin_decision(s)
+            else:
+                tick(s)
+        c["now"] = max(c["now"], until)
 
     @cached
     def settle(s: Engine) -> None:

@@ -1,15 +1,16 @@
 """Warm models: which accelerator holds which, and what is kept and loaded for predicted demand.
 
 A model's instance is loaded by a cold start, which runs in the slices of an accelerator like any work, serves requests
-that share its weights, and is kept for a prediction window after its last request (Shahrad et al., "Serverless in the
-Wild", USENIX ATC 2020, on the trade-off). Idle instances give way to work of normal priority and above, which costs time.
+that share its weights, and is kept for a prediction window after its last request (on the trade-off: Shahrad et al.,
+"Serverless in the Wild", USENIX ATC 2020). Idle instances give way to work of normal priority and above, which costs
+time.
 """
 
 import math
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.sharing import join
-from tuner.reference.engine.state import INSTANCES, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine, Stage
+from tuner.reference.engine.state import INSTANCES, LOADING, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine
 from tuner.reference.engine.timing import reslice, schedule, slice_of, sync
 
 REQUESTS_PER_INSTANCE = 2.0
@@ -115,13 +116,13 @@ def finish_loading(s: Engine, g: int, model: int) -> None:
     if gpu["users"][k] == 0:
         gpu["idle_since"][k] = s.clock[0]["now"]
         gpu["idle_memory"] += s.model[model]["memory"]
-        s.clock[0]["releases"] += 1
+    s.clock[0]["releases"] += 1
 
 
 @compiled
 def drop_expired(s: Engine) -> None:
-    """Drop every instance that was idle for a prediction window."""
-    limit = s.clock[0]["now"] - s.settings[0]["window"]
+    """Drop every instance that was idle for a prediction window, or at all where nothing is planned."""
+    limit = s.clock[0]["now"] - s.settings[0]["window"] * s.settings[0]["prewarm"]
     for g in range(s.gpu.size):
         for k in range(s.gpu[g]["models"] - 1, -1, -1):
             if is_idle(s, g, k) and s.gpu[g]["idle_since"][k] <= limit:
@@ -164,7 +165,7 @@ def _prewarm(s: Engine, model: int) -> bool:
     reslice(s, g)
     load_instance(s, g, model, 0)
     cost = s.model[model]["refill"] + s.constants[0]["context_switch_seconds"]
-    join(s.gpu[g], -2 - model, Stage.LOADING, s.model[model]["loading"], 0.0, slice_of(s, model), cost)
+    join(s.gpu[g], -2 - model, LOADING, s.model[model]["loading"], 0.0, slice_of(s, model), cost)
     schedule(s, g)
     s.clock[0]["prewarms"] += 1
     s.clock[0]["dirty"] = 1
@@ -181,19 +182,17 @@ def plan(s: Engine, number: int) -> None:
     step = PLAN_TICKS * TICK_SECONDS
     back = min(max(int(s.settings[0]["window"] / step), 1), PLAN_SLOTS - 1, number)
     for model in range(s.model.size):
-        s.plans[model, number % PLAN_SLOTS] = s.model[model]["arrivals"]
-    if s.settings[0]["prewarm"] == 0:
-        return
+        s.model[model]["plans"][number % PLAN_SLOTS] = s.model[model]["arrivals"]
     drop_expired(s)
-    if s.settings[0]["mode"] != 0 or back == 0:
+    if s.settings[0]["prewarm"] == 0 or s.settings[0]["mode"] != 0 or back == 0:
         return
     span = min(back * step, now)
     total = 0.0
     for model in range(s.model.size):
-        total += s.model[model]["arrivals"] - s.plans[model, (number - back) % PLAN_SLOTS]
+        total += s.model[model]["arrivals"] - s.model[model]["plans"][(number - back) % PLAN_SLOTS]
     growth = expected_growth(s, total / span)
     for model in range(s.model.size):
-        seen = s.model[model]["arrivals"] - s.plans[model, (number - back) % PLAN_SLOTS]
+        seen = s.model[model]["arrivals"] - s.model[model]["plans"][(number - back) % PLAN_SLOTS]
         concurrent = seen / span * growth * s.model[model]["sojourn"]
         wanted = math.ceil((concurrent + math.sqrt(concurrent)) / REQUESTS_PER_INSTANCE) if seen > 0.0 else 0
         for _ in range(min(wanted - s.model[model]["places"], PREWARMS_PER_PLAN)):

@@ -2,6 +2,7 @@
 
 Nothing here changes the cluster but for the counts that are kept of free accelerators.
 """
+# ruff: noqa: FBT001, PLR0917 - numba has no keyword-only arguments.
 
 import math
 
@@ -15,18 +16,21 @@ NOWHERE = -1
 
 @compiled
 def is_whole(s: Engine, g: int) -> bool:
-    """Say whether a gang may take an accelerator: nobody is on it and it is not reserved; idle models can be evicted."""
+    """Say whether a gang may take an accelerator: it is empty and not reserved; idle models can be evicted."""
     gpu = s.gpu[g]
     return bool(gpu["owner"] < 0 and gpu["n"] == 0 and gpu["reserved"] == 0)
 
 
 @compiled
 def count_free(s: Engine) -> None:
-    """Count the whole accelerators of each node, and of its best NUMA domain, if anything has changed."""
-    if s.clock[0]["dirty"] == 0:
+    """Count the whole accelerators: of each node, of its best NUMA domain, and in all, if anything has changed."""
+    c = s.clock[0]
+    if c["dirty"] == 0:
         return
-    s.clock[0]["dirty"] = 0
-    per_node, domains = s.shape[0], s.shape[1]
+    c["dirty"] = 0
+    c["free"] = 0
+    c["best_free"] = 0
+    per_node, domains = s.clock[0]["gpus_per_node"], s.clock[0]["domains"]
     width = per_node // domains
     for n in range(s.node.size):
         node = s.node[n]
@@ -42,12 +46,14 @@ def count_free(s: Engine) -> None:
             if free > node["best_free"]:
                 node["best_free"] = free
                 node["best_domain"] = d
+        c["free"] += node["free"]
+        c["best_free"] = max(c["best_free"], node["free"])
 
 
 @compiled
 def _take(s: Engine, n: int, domain: int, count: int, need: int) -> int:
     """Choose whole accelerators of a node (or of one of its domains) until `need` are chosen; return how many are."""
-    per_node, domains = s.shape[0], s.shape[1]
+    per_node, domains = s.clock[0]["gpus_per_node"], s.clock[0]["domains"]
     begin = s.node[n]["first"]
     end = begin + per_node
     if domain >= 0:
@@ -55,7 +61,7 @@ def _take(s: Engine, n: int, domain: int, count: int, need: int) -> int:
         end = begin + per_node // domains
     for g in range(begin, end):
         if count < need and is_whole(s, g):
-            s.chosen[count] = g
+            s.gpu[count]["chosen"] = g
             count += 1
     return count
 
@@ -112,11 +118,15 @@ def choose_gang(s: Engine, need: int, home: int, relaxed: bool) -> bool:
     Returns:
         Whether `chosen[:need]` holds an answer.
     """
+    c = s.clock[0]
     zones = s.zone.size
+    spread = relaxed or need > c["gpus_per_node"]
+    if need > c["free"] or (need > c["best_free"] and not spread):
+        return False
     for step in range(zones):
         if _fit_node(s, (home + step) % zones, need) == need:
             return True
-    if need <= s.shape[0] and not relaxed:
+    if not spread:
         return False
     for step in range(zones):
         if _gather_nodes(s, (home + step) % zones, 0, need) == need:
@@ -131,6 +141,8 @@ def choose_gang(s: Engine, need: int, home: int, relaxed: bool) -> bool:
 def choose_first(s: Engine, need: int) -> bool:
     """Choose the first whole accelerators of the cluster, wherever they lie."""
     count = 0
+    if need > s.clock[0]["free"]:
+        return False
     for n in range(s.node.size):
         if count < need and s.node[n]["free"] > 0:
             count = _take(s, n, -1, count, need)
@@ -141,7 +153,7 @@ def choose_first(s: Engine, need: int) -> bool:
 def choose_beside(s: Engine, i: int, need: int) -> bool:
     """Choose whole accelerators on the nodes where a gang already runs."""
     count = 0
-    per_node = s.shape[0]
+    per_node = s.clock[0]["gpus_per_node"]
     for n in range(s.node.size):
         runs_here = False
         for g in range(s.node[n]["first"], s.node[n]["first"] + per_node):
@@ -155,7 +167,7 @@ def choose_beside(s: Engine, i: int, need: int) -> bool:
 def _open_to(s: Engine, g: int, high: bool) -> bool:
     """Say whether an accelerator takes one more resident of a priority."""
     gpu = s.gpu[g]
-    return bool(gpu["owner"] < 0 and gpu["n"] < s.shape[2] and (high or gpu["reserved"] == 0))
+    return bool(gpu["owner"] < 0 and gpu["n"] < s.clock[0]["residents"] and (high or gpu["reserved"] == 0))
 
 
 @compiled
@@ -164,6 +176,9 @@ def find_warm(s: Engine, i: int) -> int:
     task = s.task[i]
     model = task["model"]
     high = task["priority"] == Priority.HIGH
+    # Where no warm place had room, none has before something is released or loaded.
+    if s.model[model]["full"][int(high)] == s.clock[0]["releases"]:
+        return NOWHERE
     best, best_load = NOWHERE, math.inf
     for j in range(s.model[model]["places"]):
         g = s.places[model, j]
@@ -177,6 +192,8 @@ def find_warm(s: Engine, i: int) -> int:
         load = gpu["n"] + (0.5 if away else 0.0)
         if load < best_load or (load == best_load and g < best):
             best, best_load = g, load
+    if best == NOWHERE:
+        s.model[model]["full"][int(high)] = s.clock[0]["releases"]
     return best
 
 
@@ -191,7 +208,7 @@ def _load_key(s: Engine, g: int, high: bool, balanced: bool) -> float:
     if balanced:
         return n
     if high:
-        return n - 0.25 * s.gpu[g]["reserved"]
+        return float(n - 0.25 * s.gpu[g]["reserved"])
     if n == 0.0:
         return float(SHARED_FIRST)
     return n if n < SHARED_FIRST else n + 1.0

@@ -1,21 +1,28 @@
-"""The waiting tasks: one linked list a priority, in order of submission; and what is counted of tasks."""
+"""The waiting tasks, in lanes of linked lists, each in order of submission; and what is counted of tasks."""
 
 from tuner.reference.engine.compilation import compiled
-from tuner.reference.engine.state import Engine, Measure, State
+from tuner.reference.engine.state import LANES, LATENCY, WAITING, Engine
+from tuner.reference.engine.tables import BOUNDS
 
 
 @compiled
 def observe(s: Engine, measure: int, value: float) -> None:
     """Book a value in a histogram."""
-    low, high = 0, s.bounds.size
+    low, high = 0, BOUNDS.size
     while low < high:
         middle = (low + high) // 2
-        if s.bounds[middle] < value:
+        if BOUNDS[middle] < value:
             low = middle + 1
         else:
             high = middle
-    s.counts[measure, low] += 1
-    s.totals[measure] += value
+    s.measure[measure]["counts"][low] += 1
+    s.measure[measure]["total"] += value
+
+
+@compiled
+def lane_of(s: Engine, i: int) -> int:
+    """Return the lane of a task: two a priority, gangs in the odd ones."""
+    return int(2 * s.task[i]["priority"] + s.task[i]["exclusive"])
 
 
 @compiled
@@ -23,17 +30,17 @@ def enqueue(s: Engine, i: int) -> None:
     """Let a task wait."""
     c = s.clock[0]
     task = s.task[i]
-    p = task["priority"]
-    tail = c["tail"][p]
-    task["state"] = State.WAITING
+    lane = lane_of(s, i)
+    tail = c["tail"][lane]
+    task["state"] = WAITING
     task["previous"] = tail
     task["next"] = -1
     if tail >= 0:
         s.task[tail]["next"] = i
     else:
-        c["head"][p] = i
-    c["tail"][p] = i
-    c["waiting"][p] += 1
+        c["head"][lane] = i
+    c["tail"][lane] = i
+    c["waiting"][lane] += 1
     c["waiting_kind"][task["kind"]] += 1
     c["pending"] += task["gpus"]
 
@@ -43,17 +50,17 @@ def dequeue(s: Engine, i: int) -> None:
     """Take a task out of the queue, wherever it stands."""
     c = s.clock[0]
     task = s.task[i]
-    p = task["priority"]
+    lane = lane_of(s, i)
     before, after = task["previous"], task["next"]
     if before >= 0:
         s.task[before]["next"] = after
     else:
-        c["head"][p] = after
+        c["head"][lane] = after
     if after >= 0:
         s.task[after]["previous"] = before
     else:
-        c["tail"][p] = before
-    c["waiting"][p] -= 1
+        c["tail"][lane] = before
+    c["waiting"][lane] -= 1
     c["waiting_kind"][task["kind"]] -= 1
     # Sums of floats drift; an empty queue is the moment to forget that.
     c["pending"] = c["pending"] - task["gpus"] if waiting(s) > 0 else 0.0
@@ -62,8 +69,41 @@ def dequeue(s: Engine, i: int) -> None:
 @compiled
 def waiting(s: Engine) -> int:
     """Return the number of waiting tasks."""
+    return int(s.clock[0]["waiting"].sum())
+
+
+@compiled
+def look_from_start(s: Engine, lowest: int, limit: int, gang_limit: int) -> None:
+    """Begin to go through the queue: no priority below `lowest`, and so many gangs and other tasks at most."""
     c = s.clock[0]
-    return int(c["waiting"][0] + c["waiting"][1] + c["waiting"][2])
+    for lane in range(LANES):
+        c["cursor"][lane] = c["head"][lane] if lane >= 2 * lowest else -1
+    c["looked"][0] = 0
+    c["looked"][1] = 0
+    c["limit"][0] = limit
+    c["limit"][1] = gang_limit
+
+
+@compiled
+def look_next(s: Engine, by_priority: int) -> int:
+    """Return the next task in the queue, -1 at its end: by priority, then submission, or by submission alone.
+
+    Tasks that were submitted after the decision began are beyond its end. A task's number is its rank by submission.
+    """
+    c = s.clock[0]
+    best, best_lane = -1, -1
+    for lane in range(LANES - 1, -1, -1):
+        i = c["cursor"][lane]
+        if i < 0:
+            continue
+        if i >= c["known"] or c["looked"][lane % 2] >= c["limit"][lane % 2]:
+            c["cursor"][lane] = -1
+        elif best < 0 or (i < best and (by_priority == 0 or lane // 2 == best_lane // 2)):
+            best, best_lane = i, lane
+    if best >= 0:
+        c["cursor"][best_lane] = s.task[best]["next"]
+        c["looked"][best_lane % 2] += 1
+    return int(best)
 
 
 @compiled
@@ -72,4 +112,4 @@ def consider(s: Engine, i: int) -> None:
     task = s.task[i]
     if task["seen"] == 0:
         task["seen"] = 1
-        observe(s, Measure.LATENCY, s.clock[0]["now"] - task["submit"])
+        observe(s, LATENCY, s.clock[0]["now"] - task["submit"])

@@ -10,14 +10,14 @@ A record of one accelerator is all that these functions know; `goal` counts down
 import math
 
 from tuner.reference.engine.compilation import compiled
-from tuner.reference.engine.state import Records, Stage
+from tuner.reference.engine.state import LOADING, Record
 
 
 @compiled
-def _grant(gpu: Records, i: int, seconds: float) -> None:
+def _grant(gpu: Record, i: int, seconds: float) -> None:
     """Book time that a resident was given."""
     gpu["goal"][i] -= seconds
-    if gpu["stage"][i] == Stage.LOADING:
+    if gpu["stage"][i] == LOADING:
         gpu["warmup"] += seconds
     else:
         useful = seconds * gpu["efficiency"][i]
@@ -26,24 +26,24 @@ def _grant(gpu: Records, i: int, seconds: float) -> None:
 
 
 @compiled
-def _walk(gpu: Records, seconds: float) -> float:
+def _walk(gpu: Record, seconds: float) -> float:
     """Spend time on the turn at hand; return what is left when it ends, or 0."""
     i = gpu["turn"]
-    spent = min(gpu["lead"], seconds)
+    spent = float(min(gpu["lead"], seconds))
     gpu["lead"] -= spent
     gpu["switch"] += spent
     seconds -= spent
     if gpu["n"] == 1:
         _grant(gpu, i, seconds)
         return 0.0
-    spent = min(gpu["quantum"], seconds)
+    spent = float(min(gpu["quantum"], seconds))
     gpu["quantum"] -= spent
     _grant(gpu, i, spent)
     return seconds - spent
 
 
 @compiled
-def _next_turn(gpu: Records) -> None:
+def _next_turn(gpu: Record) -> None:
     i = (gpu["turn"] + 1) % gpu["n"]
     gpu["turn"] = i
     gpu["lead"] = gpu["cost"][i]
@@ -51,7 +51,7 @@ def _next_turn(gpu: Records) -> None:
 
 
 @compiled
-def round_seconds(gpu: Records) -> float:
+def round_seconds(gpu: Record) -> float:
     """Return how long one turn of every resident takes."""
     total = 0.0
     for i in range(gpu["n"]):
@@ -60,7 +60,7 @@ def round_seconds(gpu: Records) -> float:
 
 
 @compiled
-def run(gpu: Records, seconds: float) -> None:
+def run(gpu: Record, seconds: float) -> None:
     """Let the residents share the accelerator for a time, in which none of them reaches a milestone."""
     seconds = _walk(gpu, seconds)
     if seconds <= 0.0:
@@ -77,7 +77,7 @@ def run(gpu: Records, seconds: float) -> None:
 
 
 @compiled
-def next_milestone(gpu: Records) -> float:
+def next_milestone(gpu: Record) -> float:
     """Return the time until the first resident reaches its goal, infinity without residents; note who it is."""
     n = gpu["n"]
     if n == 0:
@@ -109,7 +109,7 @@ def next_milestone(gpu: Records) -> float:
 
 
 @compiled
-def _move(gpu: Records, source: int, target: int) -> None:
+def _move(gpu: Record, source: int, target: int) -> None:
     gpu["task"][target] = gpu["task"][source]
     gpu["stage"][target] = gpu["stage"][source]
     gpu["goal"][target] = gpu["goal"][source]
@@ -119,8 +119,8 @@ def _move(gpu: Records, source: int, target: int) -> None:
 
 
 @compiled
-def join(
-    gpu: Records, task: int, stage: int, goal: float, efficiency: float, slice_seconds: float, cost: float
+def join(  # noqa: PLR0917 - numba has no keyword-only arguments.
+    gpu: Record, task: int, stage: int, goal: float, efficiency: float, slice_seconds: float, cost: float
 ) -> None:
     """Add a resident at the end of the ring, so that all others have a turn before it."""
     n = gpu["n"]
@@ -147,7 +147,7 @@ def join(
 
 
 @compiled
-def leave(gpu: Records, slot: int) -> None:
+def leave(gpu: Record, slot: int) -> None:
     """Remove a resident; when it was its turn, the next one is switched in."""
     n = gpu["n"] - 1
     turn = gpu["turn"]

@@ -1,23 +1,37 @@
 """The engine's state: structured arrays, one record a thing, and how they are made.
 
-Task   waiting in one of three linked lists, resident on a shared accelerator, in a gang, on a CPU slot, or gone
-Gpu    either *owned* by one gang, or *shared* by `n` residents in a ring of turns, or empty; warm models lie in its memory
+Task   waiting in one of six linked lists, resident on a shared accelerator, in a gang, on a CPU slot, or gone
+Gpu    owned by one gang, or shared by `n` residents in a ring of turns, or empty; warm models lie in its memory
 Clock  everything that there is one of
 """
 
-from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Records = NDArray[Any]
+from tuner.reference.engine.tables import BOUNDS
+
+Records: TypeAlias = NDArray[Any]
+"""A structured array."""
+
+Record: TypeAlias = Any
+"""One element of a structured array, through which it is read and written."""
 
 RESIDENTS: Final = 8
 """Most residents of an accelerator."""
 
 INSTANCES: Final = 16
 """Most models in the memory of an accelerator: the smallest takes more than a sixteenth."""
+
+DEPTH: Final = 256
+"""Waiting tasks that one decision looks at, gangs aside (assumption; Slurm's backfill, too, is bounded by default)."""
+
+GANG_DEPTH: Final = 64
+"""Waiting gangs that one decision looks at, beside; FCFS knows no bounds and looks at all (assumption)."""
+
+LANES: Final = 6
+"""Queues: two a priority, one for tasks that share accelerators or run on CPUs, one for gangs."""
 
 RING: Final = 5
 """Readings kept for the values over the last minute: one now and four ticks of 15 s back."""
@@ -31,52 +45,28 @@ PLAN_TICKS: Final = 2
 PLAN_SLOTS: Final = 242
 """Plans remembered: enough for the longest prediction window, 7,200 s."""
 
-NOISE: Final = 4096
-"""Length of the noise table of sensors."""
 
+# Plain numbers, and all integers of 64 bits: numba compiles a function once for every type of its arguments.
+COMING, WAITING, RUNNING, COMPLETED, ABANDONED = range(5)
+"""States of a task."""
 
-class State(IntEnum):
-    """Where a task is."""
+LOADING, FIRST, LAST = range(3)
+"""Stages of a resident: cold start, then its work, in two halves where its efficiency changes."""
 
-    COMING = 0
-    WAITING = 1
-    RUNNING = 2
-    COMPLETED = 3
-    ABANDONED = 4
+END, MIDDLE, ABANDON = range(3)
+"""Kinds of event on the wall clock."""
 
+LATENCY, WAIT, HIGH_WAIT, DECISION, SERVICE = range(5)
+"""Rows of histograms; service takes three, one a class."""
 
-class Stage(IntEnum):
-    """What a resident is doing with its time."""
-
-    LOADING = 0
-    FIRST = 1
-    LAST = 2
-
-
-class Happening(IntEnum):
-    """Kinds of event on the wall clock."""
-
-    END = 0
-    MIDDLE = 1
-    ABANDON = 2
-
-
-class Measure(IntEnum):
-    """Row of each histogram."""
-
-    LATENCY = 0
-    WAIT = 1
-    HIGH_WAIT = 2
-    DECISION = 3
-    SERVICE = 4
-    """The first of three, one a class."""
-
-
-MEASURES: Final = Measure.SERVICE + 3
+MEASURES: Final = SERVICE + 3
 RECENT_MEASURES: Final = 3
 """Histograms that values over the last minute are made of: the first ones."""
 
-_F, _I, _B = np.float64, np.int32, np.int8
+BUCKETS: Final = BOUNDS.size + 1
+"""Buckets of a histogram, with the one over all bounds."""
+
+_F, _I, _B = np.float64, np.int64, np.int8
 
 TASK: Final = np.dtype(
     [
@@ -100,6 +90,7 @@ TASK: Final = np.dtype(
         ("previous", _I),
         ("place", _I),
         ("held", _I),
+        ("growing", _I),
         ("state", _B),
         ("exclusive", _B),
         ("changes", _B),
@@ -122,6 +113,8 @@ GPU: Final = np.dtype(
         ("due_slot", _I),
         ("slot", _I),
         ("models", _I),
+        ("queued", _I),
+        ("chosen", _I),
         ("lead", _F),
         ("quantum", _F),
         ("due", _F),
@@ -159,10 +152,12 @@ NODE: Final = np.dtype(
         ("best_domain", _I),
         ("best_free", _I),
         ("taken", _I),
+        ("phase", _I),
         ("celsius", _F),
         ("watts", _F),
         ("ambient", _F),
         ("useful", _F),
+        ("kept", _F, (RING + 1,)),
     ],
     align=True,
 )
@@ -178,6 +173,8 @@ MODEL: Final = np.dtype(
         ("sojourn", _F),
         ("ended", _F),
         ("places", _I),
+        ("full", np.int64, (2,)),
+        ("plans", _F, (PLAN_SLOTS,)),
     ],
     align=True,
 )
@@ -201,6 +198,10 @@ SETTINGS: Final = np.dtype(
 )
 CLOCK: Final = np.dtype(
     [
+        ("gpus_per_node", np.int64),
+        ("domains", np.int64),
+        ("residents", np.int64),
+        ("link_factor", _F),
         ("now", _F),
         ("next_tick", _F),
         ("ticks", np.int64),
@@ -220,13 +221,17 @@ CLOCK: Final = np.dtype(
         ("dirty", np.int64),
         ("gang_blocked", np.int64),
         ("gang_stop", np.int64),
-        ("gang_failed", np.int64),
+        ("free", np.int64),
+        ("best_free", np.int64),
         ("shadow", _F),
         ("extra", np.int64),
         ("share_failed", _F, (6,)),
-        ("head", np.int64, (3,)),
-        ("tail", np.int64, (3,)),
-        ("waiting", np.int64, (3,)),
+        ("head", np.int64, (LANES,)),
+        ("tail", np.int64, (LANES,)),
+        ("waiting", np.int64, (LANES,)),
+        ("cursor", np.int64, (LANES,)),
+        ("looked", np.int64, (2,)),
+        ("limit", np.int64, (2,)),
         ("waiting_kind", np.int64, (3,)),
         ("running_kind", np.int64, (3,)),
         ("pending", _F),
@@ -265,20 +270,25 @@ READING: Final = np.dtype(
         ("allocated", _F),
         ("completed", _F),
         ("abandoned", _F),
+        ("counts", np.int64, (RECENT_MEASURES * BUCKETS,)),
     ],
     align=True,
 )
+SCRATCH: Final = np.dtype([("key", _F), ("number", np.int64)], align=True)
+EVENT: Final = np.dtype([("at", _F), ("what", _I), ("whom", _I)], align=True)
+MEASURE: Final = np.dtype([("total", _F), ("counts", np.int64, (BUCKETS,))], align=True)
 
 
 class Engine(NamedTuple):
-    """All arrays of one scheduler; shapes in brackets.
+    """All arrays of one scheduler; shapes in brackets. They are few, because every compiled call passes all of them.
 
-    `settings` holds what is in force and what comes next; `next` is taken over at a decision when its generation is
-    higher. `places[model]` lists the accelerators that hold it, `plans[model]` the arrivals counted at each plan.
+    Three arrays lie in fields of records, to be read by index: `gpu[i].queued` is a heap of accelerators by due time on
+    the service clock, `gpu[:count].chosen` the accelerators of a gang being placed, and `task[:growing].growing` the
+    gangs that ask for more. `places[model, :model.places]` lists the accelerators that hold a model.
     """
 
     constants: Records  # [1] PhysicalConstants.
-    settings: Records  # [2] SETTINGS: in force, next.
+    settings: Records  # [2] SETTINGS: in force, and next, which a decision takes over when its generation is higher.
     clock: Records  # [1] CLOCK.
     task: Records  # [tasks] TASK.
     gpu: Records  # [gpus] GPU.
@@ -286,27 +296,9 @@ class Engine(NamedTuple):
     zone: Records  # [zones] ZONE.
     model: Records  # [models] MODEL.
     group: Records  # [groups] GROUP: tasks that resemble each other, for predictions from history.
-    shape: Records  # [8] int64: gpus per node, domains per node, residents, link factor is a constant.
-    links: Records  # [1] float64: link factor.
-    places: Records  # [models, gpus] int32.
-    plans: Records  # [models, PLAN_SLOTS] float64.
-    queue: Records  # [gpus] int32: heap of accelerators by due time on the service clock.
-    event_at: Records  # [4 * tasks + 16] float64: heap of events on the wall clock.
-    event_what: Records  # The same, int32: Happening.
-    event_whom: Records  # The same, int32: task.
-    chosen: Records  # [gpus] int32: scratch, accelerators of a gang being placed.
-    growing: Records  # [tasks] int32: gangs that ask for more.
-    order: Records  # [SORTED] int32: scratch, tasks to sort.
-    keys: Records  # [max(SORTED, gpus)] float64: scratch, sort keys.
-    bounds: Records  # [buckets] float64.
-    counts: Records  # [MEASURES, buckets + 1] int64.
-    totals: Records  # [MEASURES] float64.
-    ring: Records  # [RING] READING.
-    ring_counts: Records  # [RING, RECENT_MEASURES, buckets + 1] int64.
-    ring_nodes: Records  # [RING, nodes] float64: useful accelerator-seconds.
+    places: Records  # [models, gpus] int64.
+    event: Records  # [4 * tasks + 16] EVENT: heap of events on the wall clock.
+    measure: Records  # [MEASURES] MEASURE: histograms.
+    ring: Records  # [RING + 1] READING: the last ones at ticks, and one for a look in between.
+    scratch: Records  # [max(DEPTH + GANG_DEPTH, gpus)] SCRATCH: what is being sorted.
     forecast: Records  # [steps] float64: inference arrivals a second.
-    noise: Records  # [NOISE] float64: -1..1.
-
-
-SORTED: Final = 1024
-"""Waiting tasks that shortest-first sorts at once (assumption)."""

@@ -2,7 +2,8 @@
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.models import plan
-from tuner.reference.engine.state import NOISE, PLAN_TICKS, RECENT_MEASURES, RING, TICK_SECONDS, Engine
+from tuner.reference.engine.state import BUCKETS, PLAN_TICKS, RECENT_MEASURES, RING, TICK_SECONDS, Engine
+from tuner.reference.engine.tables import NOISE
 from tuner.reference.engine.timing import sync
 from tuner.reference.engine.work import settle_traffic
 
@@ -37,8 +38,8 @@ def tick(s: Engine) -> None:
 @compiled
 def _read_sensors(s: Engine) -> None:
     k = s.constants[0]
-    per_node = s.shape[0]
-    # A first-order lag, stepped implicitly: stable for any lag, and the same on every machine, as an exponential is not.
+    per_node = s.clock[0]["gpus_per_node"]
+    # A first-order lag, stepped implicitly: stable for any lag, and the same on every machine, unlike exp().
     gain = TICK_SECONDS / (TICK_SECONDS + k["thermal_lag_seconds"])
     for n in range(s.node.size):
         node = s.node[n]
@@ -50,7 +51,7 @@ def _read_sensors(s: Engine) -> None:
             gpu["active_mark"] = active
             hottest = max(hottest, share)
             watts += k["gpu_idle_watts"] + (k["gpu_busy_watts"] - k["gpu_idle_watts"]) * share
-        noise = s.noise[(s.clock[0]["ticks"] * 131 + n * 17) % NOISE]
+        noise = NOISE[(s.clock[0]["ticks"] + node["phase"]) % NOISE.size]
         node["watts"] = watts * (1.0 + 0.01 * noise)
         rise = k["celsius_per_watt"] * (k["gpu_busy_watts"] - k["gpu_idle_watts"]) * hottest
         node["celsius"] += gain * (node["ambient"] + rise + noise - node["celsius"])
@@ -76,7 +77,7 @@ def keep_reading(s: Engine, at: int) -> None:
     reading["completed"] = c["completed"][0] + c["completed"][1] + c["completed"][2]
     reading["abandoned"] = c["abandoned"][0] + c["abandoned"][1] + c["abandoned"][2]
     for measure in range(RECENT_MEASURES):
-        for b in range(s.counts.shape[1]):
-            s.ring_counts[at, measure, b] = s.counts[measure, b]
+        for b in range(BUCKETS):
+            reading["counts"][measure * BUCKETS + b] = s.measure[measure]["counts"][b]
     for n in range(s.node.size):
-        s.ring_nodes[at, n] = s.node[n]["useful"]
+        s.node[n]["kept"][at] = s.node[n]["useful"]

@@ -76,7 +76,7 @@ def slice_of(s: Engine, group: int) -> float:
         return base
     mean = c["recent_sum"] / c["recent_count"]
     factor = 1.0 + SLICE_GAIN * (s.group[group]["efficiency"] - mean) / mean
-    return base * max(factor, SMALLEST_SLICE)
+    return float(base * max(factor, SMALLEST_SLICE))
 
 
 @compiled

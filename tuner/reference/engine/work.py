@@ -13,7 +13,21 @@ from tuner.reference.engine.models import (
 )
 from tuner.reference.engine.queues import dequeue, observe
 from tuner.reference.engine.sharing import join, leave
-from tuner.reference.engine.state import Engine, Happening, Measure, Stage, State
+from tuner.reference.engine.state import (
+    ABANDONED,
+    COMPLETED,
+    END,
+    FIRST,
+    HIGH_WAIT,
+    LAST,
+    LOADING,
+    MIDDLE,
+    RUNNING,
+    SERVICE,
+    WAIT,
+    WAITING,
+    Engine,
+)
 from tuner.reference.engine.timing import reslice, schedule, slice_of, sync
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind
 
@@ -27,9 +41,9 @@ def _begin(s: Engine, i: int) -> None:
     c = s.clock[0]
     task = s.task[i]
     dequeue(s, i)
-    task["state"] = State.RUNNING
+    task["state"] = RUNNING
     task["started"] = c["now"]
-    observe(s, Measure.WAIT, c["now"] - task["submit"])
+    observe(s, WAIT, c["now"] - task["submit"])
     c["running_kind"][task["kind"]] += 1
     s.group[task["group"]]["running"] += 1.0
     if task["kind"] != TaskKind.PREPROCESSING:
@@ -46,7 +60,7 @@ def _move_input(s: Engine, i: int, zone: int) -> float:
         return 1.0
     inference = s.task[i]["kind"] == TaskKind.INFERENCE
     s.clock[0]["cross_bytes"] += k["inference_input_bytes"] if inference else k["training_input_bytes"]
-    return float(1.0 + k["link_penalty_ratio"] * s.links[0])
+    return float(1.0 + k["link_penalty_ratio"] * s.clock[0]["link_factor"])
 
 
 @compiled
@@ -58,7 +72,7 @@ def start_processing(s: Engine, i: int, n: int) -> None:
     s.node[n]["cpu_free"] -= 1
     task["penalty"] = _move_input(s, i, s.node[n]["zone"])
     task["ends"] = s.clock[0]["now"] + task["service"] * task["penalty"]
-    push_event(s, task["ends"], Happening.END, i)
+    push_event(s, task["ends"], END, i)
 
 
 @compiled
@@ -69,7 +83,7 @@ def _loading_goal(s: Engine, i: int, g: int) -> float:
     task = s.task[i]
     model = task["model"]
     if model == NO_MODEL:
-        return s.constants[0]["evict_seconds"] * make_room(s, g, task["memory"], 0)
+        return float(s.constants[0]["evict_seconds"] * make_room(s, g, task["memory"], 0))
     at = find_instance(s, g, model)
     if at >= 0:
         if gpu["users"][at] == 0:
@@ -99,7 +113,7 @@ def start_shared(s: Engine, i: int, g: int) -> None:
     away = _move_input(s, i, gpu["zone"])
     task["penalty"] = away * (1.0 + task["remote"] * k["numa_penalty_ratio"]) / s.zone[gpu["zone"]]["speed"]
     task["place"] = g
-    stage = Stage.LOADING if loading > 0.0 else Stage.FIRST
+    stage = LOADING if loading > 0.0 else FIRST
     goal = loading if loading > 0.0 else _first_goal(s, i)
     cost = k["context_switch_seconds"] + task["refill"]
     join(gpu, i, stage, goal, _rate(s, i, stage), slice_of(s, task["group"]), cost)
@@ -119,7 +133,7 @@ def _first_goal(s: Engine, i: int) -> float:
 def _rate(s: Engine, i: int, stage: int) -> float:
     """Return the useful part of a task's accelerator time in a stage: waiting for distant data is not useful."""
     task = s.task[i]
-    efficiency = task["efficiency_after"] if stage == Stage.LAST else task["efficiency"]
+    efficiency = task["efficiency_after"] if stage == LAST else task["efficiency"]
     speed = s.zone[s.gpu[task["place"]]["zone"]]["speed"]
     return float(efficiency / (task["penalty"] * speed))
 
@@ -137,15 +151,15 @@ def reach_milestone(s: Engine, g: int) -> None:
         finish_loading(s, g, -2 - i)
         leave(gpu, slot)
         s.clock[0]["dirty"] = 1
-    elif stage == Stage.LOADING:
+    elif stage == LOADING:
         if s.task[i]["model"] != NO_MODEL:
             finish_loading(s, g, s.task[i]["model"])
-        gpu["stage"][slot] = Stage.FIRST
+        gpu["stage"][slot] = FIRST
         gpu["goal"][slot] = _first_goal(s, i)
-    elif stage == Stage.FIRST and s.task[i]["changes"] == 1:
-        gpu["stage"][slot] = Stage.LAST
+    elif stage == FIRST and s.task[i]["changes"] == 1:
+        gpu["stage"][slot] = LAST
         gpu["goal"][slot] = s.task[i]["service"] * s.task[i]["penalty"] / 2.0
-        gpu["efficiency"][slot] = _rate(s, i, Stage.LAST)
+        gpu["efficiency"][slot] = _rate(s, i, LAST)
     else:
         leave(gpu, slot)
         gpu["memory"] += s.task[i]["memory"]
@@ -160,15 +174,15 @@ def _complete(s: Engine, i: int) -> None:
     """Book the completion of a task, whatever it ran on."""
     c = s.clock[0]
     task = s.task[i]
-    task["state"] = State.COMPLETED
+    task["state"] = COMPLETED
     c["gone"] += 1
     c["completed"][task["kind"]] += 1
     c["running_kind"][task["kind"]] -= 1
     c["releases"] += 1
     c["dirty"] = 1
-    observe(s, Measure.SERVICE + task["kind"], task["service"])
+    observe(s, SERVICE + task["kind"], task["service"])
     if task["priority"] == Priority.HIGH:
-        observe(s, Measure.HIGH_WAIT, max(c["now"] - task["submit"] - task["service"], 0.0))
+        observe(s, HIGH_WAIT, max(c["now"] - task["submit"] - task["service"], 0.0))
     if task["kind"] != TaskKind.PREPROCESSING:
         c["running_gpu_tasks"] -= 1
         c["running_remote"] -= task["remote"]
@@ -209,42 +223,42 @@ def start_gang(s: Engine, i: int, count: int) -> None:
     c = s.clock[0]
     k = s.constants[0]
     task = s.task[i]
-    first = s.gpu[s.chosen[0]]
+    first = s.gpu[s.gpu[0]["chosen"]]
     spread = _spread(s, count)
-    fits_domain = count * s.shape[1] <= s.shape[0]
+    fits_domain = count * s.clock[0]["domains"] <= s.clock[0]["gpus_per_node"]
     unbound = s.settings[0]["tiers"] == 0 and task["unbound"] == 1
     task["remote"] = 1 if unbound or (fits_domain and spread == 1) else 0
     _begin(s, i)
     speed = math.inf
     for j in range(count):
-        speed = min(speed, s.zone[s.gpu[s.chosen[j]]["zone"]]["speed"])
+        speed = min(speed, s.zone[s.gpu[s.gpu[j]["chosen"]]["zone"]]["speed"])
     penalty = _move_input(s, i, first["zone"]) * (1.0 + task["remote"] * k["numa_penalty_ratio"])
     if spread >= 2:
         penalty *= 1.0 + k["node_penalty_ratio"]
     if spread >= 3:
-        penalty *= 1.0 + k["link_penalty_ratio"] * s.links[0]
+        penalty *= 1.0 + k["link_penalty_ratio"] * s.clock[0]["link_factor"]
         _flow(s, count * k["gang_bytes_per_second"])
     task["penalty"] = penalty / speed
-    task["place"] = s.chosen[0]
+    task["place"] = s.gpu[0]["chosen"]
     task["held"] = count
     evicted = _seize(s, i, 0, count)
     warming = c["now"] + (k["evict_seconds"] if evicted else 0.0)
     for j in range(count):
-        s.gpu[s.chosen[j]]["warming_until"] = warming
+        s.gpu[s.gpu[j]["chosen"]]["warming_until"] = warming
     run_seconds = task["service"] * task["penalty"]
     task["ends"] = warming + run_seconds
-    push_event(s, task["ends"], Happening.END, i)
+    push_event(s, task["ends"], END, i)
     if task["changes"] == 1 or task["grows"] == 1:
-        push_event(s, warming + run_seconds / 2.0, Happening.MIDDLE, i)
+        push_event(s, warming + run_seconds / 2.0, MIDDLE, i)
 
 
 @compiled
 def _spread(s: Engine, count: int) -> int:
     """Say how far `chosen[:count]` lie apart: 0 one NUMA domain, 1 one node, 2 one zone, 3 several."""
-    first = s.gpu[s.chosen[0]]
+    first = s.gpu[s.gpu[0]["chosen"]]
     spread = 0
     for j in range(1, count):
-        gpu = s.gpu[s.chosen[j]]
+        gpu = s.gpu[s.gpu[j]["chosen"]]
         if gpu["zone"] != first["zone"]:
             return 3
         if gpu["node"] != first["node"]:
@@ -259,11 +273,11 @@ def _seize(s: Engine, i: int, begin: int, end: int) -> bool:
     """Take `chosen[begin:end]` for a gang; say whether models had to go."""
     evicted = 0
     for j in range(begin, end):
-        g = s.chosen[j]
+        g = s.gpu[j]["chosen"]
         sync(s, g)
         evicted += make_room(s, g, 1.0 - 1e-9, 0)
         s.gpu[g]["owner"] = i
-        s.gpu[g]["rate"] = _rate(s, i, Stage.FIRST)
+        s.gpu[g]["rate"] = _rate(s, i, FIRST)
         s.gpu[g]["warming_until"] = 0.0
     s.clock[0]["dirty"] = 1
     return evicted > 0
@@ -300,9 +314,9 @@ def reach_middle(s: Engine, i: int) -> None:
         for g in range(s.gpu.size):
             if s.gpu[g]["owner"] == i:
                 sync(s, g)
-                s.gpu[g]["rate"] = _rate(s, i, Stage.LAST)
+                s.gpu[g]["rate"] = _rate(s, i, LAST)
     if s.task[i]["grows"] == 1:
-        s.growing[c["growing"]] = i
+        s.task[c["growing"]]["growing"] = i
         c["growing"] += 1
 
 
@@ -315,10 +329,10 @@ def grow(s: Engine, i: int, count: int) -> None:
     _seize(s, i, 0, count)
     if task["changes"] == 1:
         for j in range(count):
-            s.gpu[s.chosen[j]]["rate"] = _rate(s, i, Stage.LAST)
+            s.gpu[s.gpu[j]["chosen"]]["rate"] = _rate(s, i, LAST)
     task["held"] = held + count
     task["ends"] = c["now"] + (task["ends"] - c["now"]) * held / (held + count)
-    push_event(s, task["ends"], Happening.END, i)
+    push_event(s, task["ends"], END, i)
 
 
 @compiled
@@ -342,9 +356,9 @@ def end(s: Engine, i: int) -> None:
 def abandon(s: Engine, i: int) -> None:
     """Give up a task that still waits."""
     c = s.clock[0]
-    if s.task[i]["state"] != State.WAITING:
+    if s.task[i]["state"] != WAITING:
         return
     dequeue(s, i)
-    s.task[i]["state"] = State.ABANDONED
+    s.task[i]["state"] = ABANDONED
     c["gone"] += 1
     c["abandoned"][s.task[i]["kind"]] += 1

@@ -35,7 +35,7 @@ TRACKED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Period:
     """What a period amounts to.
 
     Attributes:
@@ -84,7 +84,7 @@ class Findings:
         """When changes were made, kept and undone."""
         return Marks(
             changed=[change.at_seconds for change in self.changes],
-            kept=[change.looked_at_seconds for change in self.changes if change.fate is Fate.KEPT],
+            kept=[change.looked_at_seconds for change in self.changes if change.kept],
             undone=[change.looked_at_seconds for change in self.changes if change.fate is Fate.UNDONE],
         )
 

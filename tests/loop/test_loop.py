@@ -1,0 +1,341 @@
+"""What the loop promises, told by its journal: the real parts, in simulated time."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.loop.harness import Simulation, simulation, workload
+from tuner import cycle as cycle_module
+from tuner.errors import ActuatorUnavailable
+from tuner.propose.inputs import SearchInputs
+from tuner.replaying import replay_decision
+from tuner.values.knobs import KnobValues, Role
+from tuner.values.stages import CycleRecord, Decision, Outcome, Proposal, Step
+
+pytestmark = pytest.mark.timeout(180)
+
+EAGER = {"cooldown_seconds": 300, "context_shift": 0.0, "min_gain_ratio": 0.0, "min_fidelity_ratio": 0.0}
+"""Cycle settings with which the tuner acts on whatever it finds, so that a test need not wait for a moved load."""
+
+QUICK = {"wash_out_seconds": 300, "window_seconds": 900, "min_samples": 3}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Simulation]:
+    with simulation(tmp_path, cycle=EAGER, verify=QUICK) as started:
+        yield started
+
+
+def proposing(monkeypatch: pytest.MonkeyPatch, **moves: float) -> None:
+    """Let the search propose one setting, and promise wonders of it."""
+
+    def search(inputs: SearchInputs, **_: object) -> Proposal:
+        candidate = KnobValues.of({**inputs.incumbent, **{Role(role): value for role, value in moves.items()}})
+        nothing = np.full(13, np.nan)
+        return Proposal(
+            cycle_id=inputs.cycle_id,
+            incumbent=inputs.incumbent,
+            candidate=candidate,
+            score=-0.5,
+            score_error=0.0,
+            predicted=nothing,
+            predicted_incumbent=nothing,
+            feasible=True,
+            violations=(),
+            trials=1,
+            seed=inputs.seed,
+            fidelity_ratio=1.0,
+            reason="planted by a test",
+        )
+
+    monkeypatch.setattr(cycle_module, "search", search)
+
+
+def decisions(records: tuple[CycleRecord, ...]) -> list[str]:
+    return [record.decision for record in records]
+
+
+def test_a_change_is_found_made_watched_and_settled_and_every_cycle_says_why(world: Simulation) -> None:
+    before = world.in_force
+
+    applied = world.until(Decision.APPLY)
+    during = world.in_force
+    settled = next(
+        record for record in iter(world.cycle, None) if record.decision in (Step.PROMOTE, Step.ROLL_BACK, Step.KEEP)
+    )
+
+    assert applied.proposal is not None
+    assert applied.receipt is not None
+    assert applied.receipt.before == before
+    assert during == applied.proposal.candidate != before
+    assert all(finding.passed for finding in applied.verdict.findings)  # type: ignore[union-attr]
+    assert settled.verification is not None
+    assert settled.verification.change_cycle_id == applied.cycle_id
+    assert world.in_force == (before if settled.decision == Step.ROLL_BACK else during)
+    assert all(record.reason for record in world.journal)
+    assert world.parts.journal.open_intents() == ()
+
+
+def test_the_first_cycles_hold_because_little_is_known_of_cluster_and_twin(tmp_path: Path) -> None:
+    with simulation(tmp_path, cycle={"context_shift": 0.0}) as world:
+        records = world.cycles(3)
+
+    assert {record.decision for record in records} == {Decision.HOLD}
+    assert records[0].reason.startswith("coverage of")
+    assert "intervals tell how far the twin is off" in records[-1].reason
+    assert all(record.receipt is None for record in records)
+
+
+@pytest.mark.parametrize("mode", ["observe", "recommend"])
+def test_a_tuner_that_may_not_act_writes_nothing_and_says_what_it_would_do(tmp_path: Path, mode: str) -> None:
+    with simulation(tmp_path, mode=mode, cycle=EAGER) as world:
+        before = world.in_force
+        records = world.cycles(14)
+
+        assert world.in_force == before
+        assert all(record.receipt is None for record in records)
+        assert any("would have applied" in record.reason for record in records)
+
+
+def test_a_load_that_doubles_is_searched_for_again_and_a_steady_one_is_not(tmp_path: Path) -> None:
+    steady = {"context_shift": 0.5, "min_gain_ratio": 1.0}
+    with simulation(tmp_path, load=workload(6.0, step_at=4 * 3600), cycle=steady) as world:
+        world.cycles(46)
+        calm = [record.proposal is not None for record in world.journal[-12:]]
+        world.cycles(6)
+        moved = [record.reason for record in world.journal[-6:] if record.proposal is not None]
+
+    assert not any(calm)
+    assert any("load moved by" in reason for reason in moved)
+
+
+def test_without_metrics_the_settings_stay_and_the_loop_goes_on(world: Simulation) -> None:
+    world.cycles(3)
+    before = world.in_force
+    world.wires.down = True
+    blind = world.cycles(3)
+    during = world.in_force
+    world.wires.down = False
+    recovered = world.cycle()
+
+    assert decisions(tuple(blind)) == ["failed"] * 3
+    assert {record.failure.reason for record in blind if record.failure} == {"source_unavailable"}
+    assert during == before
+    assert recovered.failure is None
+
+
+def test_an_outage_in_a_trial_ends_in_the_setting_before_it_and_is_no_success(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    world.until(Decision.APPLY)
+    world.wires.down = True
+    world.cycles(12)
+    world.wires.down = False
+
+    settled = world.until(Step.ROLL_BACK)
+
+    assert settled.verification is not None
+    assert settled.verification.outcome is not Outcome.SUCCESSFUL
+    assert world.in_force == before
+
+
+def test_a_change_that_does_harm_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {
+        "decision_period_seconds": {
+            "native": "decision_period_seconds",
+            "low": 0.5,
+            "high": 30.5,
+            "step": 0.5,
+            "slew": 30,
+        }
+    }
+    knobs = {role.value: {"native": role.value} for role in Role} | wide
+    with simulation(tmp_path, cycle=EAGER, verify=QUICK, knobs=knobs) as world:
+        world.cycles(6)
+        before = world.in_force
+        proposing(monkeypatch, decision_period_seconds=15.5)
+        monkeypatch.setattr(world.parts.calibrator._trust, "_ratio", 1.0, raising=False)
+        applied = world.until(Decision.APPLY)
+
+        settled = world.until(Step.ROLL_BACK, most=10)
+
+        assert settled.verification is not None
+        assert settled.verification.outcome is Outcome.FAILED
+        assert settled.verification.observed_score > 0.05
+        assert world.in_force == before
+        assert settled.cycle_id - applied.cycle_id <= 8
+
+
+def test_a_person_who_edits_the_scheduler_is_never_overruled(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycles(2)
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    world.until(Decision.APPLY)
+    world.edit({Role.RESERVATION: 0.23})
+    edited = world.in_force
+
+    adopted = world.cycle()
+    world.cycles(1)
+
+    assert adopted.decision == "adopted"
+    assert "reservation_ratio" in adopted.reason
+    assert adopted.verification is not None
+    assert adopted.verification.outcome is Outcome.ERROR
+    assert world.in_force == edited
+    assert world.parts.cycle.memory.on_trial is None
+
+
+def test_whoever_writes_first_wins_and_nothing_of_ours_is_half_applied(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycles(2)
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    world.wires.rival = KnobValues.of({Role.RESERVATION: 0.22})
+
+    refused = world.until("failed")
+
+    assert refused.receipt is not None
+    assert not refused.receipt.applied
+    assert world.in_force[Role.RESERVATION] == 0.22
+    assert world.in_force[Role.BASE_SLICE] == 0.115
+    assert world.cycle().decision == "adopted"
+
+
+@pytest.mark.parametrize("last_step", ["end_change", "_save"])
+def test_killed_around_a_change_it_comes_back_to_a_known_state(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch, last_step: str
+) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+
+    class Killed(BaseException):
+        pass
+
+    killed_in = world.parts.journal if last_step == "end_change" else world.parts.cycle
+    unharmed = getattr(killed_in, last_step)
+
+    def die_in_a_change(*arguments: object) -> None:
+        if world.parts.journal.open_intents():
+            raise Killed
+        unharmed(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(killed_in, last_step, die_in_a_change)
+        with pytest.raises(Killed):
+            world.until(Decision.APPLY)
+    changed = world.in_force
+    world.restart()
+    resumed = world.cycle()
+
+    assert changed != before
+    assert world.parts.journal.open_intents() == ()
+    if last_step == "end_change":
+        # The memory was saved: the change is on trial as if nothing had happened.
+        assert world.in_force == changed
+        assert resumed.verification is not None
+    else:
+        # Nobody would have watched it.
+        assert resumed.decision == Step.ROLL_BACK
+        assert world.in_force == before
+
+
+def test_an_answer_that_is_lost_is_found_out_in_the_next_cycle(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    write = world.wires.write
+
+    def write_and_lose(*args: object, **kwargs: object) -> None:
+        write(*args, **kwargs)  # type: ignore[arg-type]
+        raise ActuatorUnavailable("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.wires, "write", write_and_lose)
+        lost = world.until("failed")
+    found = world.cycle()
+
+    assert lost.failure is not None
+    assert lost.failure.reason == "actuator_unavailable"
+    assert found.decision == Step.ROLL_BACK
+    assert world.in_force == before
+
+
+def test_a_restart_resumes_a_trial(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(2)
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    applied = world.until(Decision.APPLY)
+    world.cycle()
+    world.restart()
+
+    resumed = world.cycle()
+
+    assert resumed.cycle_id == applied.cycle_id + 2
+    assert resumed.verification is not None
+    assert resumed.verification.change_cycle_id == applied.cycle_id
+
+
+def test_a_bug_in_a_stage_is_a_record_and_not_the_end(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.parts.forecasting, "forecast", lambda _: 1 / 0)
+        broken = world.cycle()
+
+    assert broken.failure is not None
+    assert (broken.failure.stage, broken.failure.reason) == ("forecast", "internal")
+    assert world.cycle().failure is None
+
+
+def test_every_decision_can_be_repeated_bit_for_bit_from_the_journal_alone(world: Simulation) -> None:
+    world.cycles(10)
+    searched = [record.cycle_id for record in world.journal if record.proposal is not None]
+
+    assert len(searched) >= 3
+    for cycle_id in searched:
+        replayed = replay_decision(world.parts.journal, cycle_id)
+        assert replayed.equal, replayed.sentence
+
+
+def test_the_same_seed_gives_the_same_decisions(tmp_path: Path) -> None:
+    def told(folder: Path) -> list[tuple[str, str]]:
+        with simulation(folder, cycle=EAGER, verify=QUICK) as world:
+            return [(record.decision, record.reason) for record in world.cycles(12)]
+
+    assert told(tmp_path / "first") == told(tmp_path / "second")
+
+
+def test_no_more_searches_than_allowed(tmp_path: Path) -> None:
+    with simulation(tmp_path, cycle={**EAGER, "max_searches": 2, "min_gain_ratio": 1.0}) as world:
+        records = world.cycles(8)
+
+    assert sum(record.proposal is not None for record in records) == 2
+    assert "2 searches made" in records[-1].reason
+
+
+def test_a_metric_that_is_missing_holds_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulation(tmp_path, cycle=EAGER) as world:
+        world.cycles(2)
+        observe = world.parts.observer.observe
+
+        def half_blind(**arguments: object) -> object:
+            seen = observe(**arguments)  # type: ignore[arg-type]
+            metrics = seen.metrics.copy()
+            metrics[4] = np.nan
+            return replace(seen, metrics=metrics)
+
+        monkeypatch.setattr(world.parts.observer, "observe", half_blind)
+        held = next(record for record in iter(world.cycle, None) if record.verdict is not None)
+
+    assert held.decision == Decision.HOLD
+    finding = next(finding for finding in held.verdict.findings if finding.guard == "required_metrics")  # type: ignore[union-attr]
+    assert not finding.passed
+    assert "queue_wait_seconds" in finding.sentence

@@ -1,0 +1,140 @@
+"""Runs the arms of `bench tuning` on one workload within one set of bounds, paired by seed, on all cores."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from tuner.bench.cases import BEST_FIXED, FIXED_ARMS, TUNED_ARMS, UNTOUCHED, BoundSet
+from tuner.bench.hindsight import Hindsight, Job, best_fixed
+from tuner.bench.remembered import Remembered, key_of
+from tuner.bench.replays import Outcome, replay
+from tuner.bench.tuners import Site, TunerFactory
+from tuner.reference.settings import ClockSettings
+from tuner.reference.workloads import NamedWorkload
+
+THREADS: Final = max(1, os.cpu_count() or 1)
+"""Replays at once: the engine runs without the interpreter lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One workload within one set of bounds.
+
+    Attributes:
+        name: Name of the workload.
+        bounds: Bounds and untouched setting.
+        workload: Makes the workload for a seed.
+        seeds: Seeds; the same for every arm.
+    """
+
+    name: str
+    bounds: BoundSet
+    workload: Callable[[int], NamedWorkload]
+    seeds: tuple[int, ...]
+
+    def site(self, seed: int) -> Site:
+        """Return what a tuner is told."""
+        return Site(specs=self.bounds.specs, start=self.bounds.start, seed=seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of a case.
+
+    Attributes:
+        outcomes: By arm, one a seed.
+        hindsight: How the best fixed setting was found.
+    """
+
+    outcomes: Mapping[str, tuple[Outcome, ...]]
+    hindsight: Hindsight
+
+    def scores(self, arm: str) -> tuple[float, ...]:
+        """Return the scores of an arm against untouched, one a seed."""
+        pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
+        return tuple(outcome.score(untouched) for outcome, untouched in pairs)
+
+
+class Laboratory:
+    """Makes replays side by side, or remembers them, and says how far it is."""
+
+    def __init__(self, memory: Remembered, *, say: Callable[[str], None], threads: int = THREADS) -> None:
+        """Prepare.
+
+        Args:
+            memory: Where replays are remembered.
+            say: Takes one line of progress.
+            threads: Replays at once.
+        """
+        self.memory = memory
+        self._say = say
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replay")
+
+    def close(self) -> None:
+        """End the threads; replays that have not begun are dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def compare(self, case: Case, *, budget: int) -> Compared:
+        """Run all arms of a case.
+
+        Args:
+            case: What to run.
+            budget: Most replays for the best fixed setting.
+        """
+        outcomes = {UNTOUCHED: self.fixed(case, FIXED_ARMS[UNTOUCHED](case.bounds), title=UNTOUCHED)}
+        # The long ones first: while they think, the others simulate.
+        for arm, tuner in reversed(TUNED_ARMS.items()):
+            outcomes[arm] = self.tuned(case, arm, tuner)
+        for arm, settings in FIXED_ARMS.items():
+            if arm != UNTOUCHED:
+                outcomes[arm] = self.fixed(case, settings(case.bounds), title=arm)
+        hindsight = self.hindsight(case, outcomes[UNTOUCHED], budget=budget)
+        best = case.bounds.settings.with_knobs(hindsight.knobs)
+        outcomes[BEST_FIXED] = self.fixed(case, best, title=f"{BEST_FIXED} ({hindsight.knobs.describe()})")
+        return Compared(outcomes, hindsight)
+
+    def fixed(self, case: Case, settings: ClockSettings, *, title: str) -> tuple[Outcome, ...]:
+        """Replay a setting that nobody touches on every seed."""
+        found = tuple(self._pool.map(lambda seed: self._one(case, settings, seed), case.seeds))
+        self._say(f"{case.name} {case.bounds.name}: {title} on {len(case.seeds)} seeds")
+        return found
+
+    def tuned(self, case: Case, arm: str, tuner: TunerFactory) -> tuple[Outcome, ...]:
+        """Replay with a tuner on every seed."""
+        settings = case.bounds.settings
+        found = tuple(
+            self._pool.map(lambda seed: self._one(case, settings, seed, arm=arm, tuner=tuner), case.seeds)
+        )
+        self._say(f"{case.name} {case.bounds.name}: {arm} on {len(case.seeds)} seeds")
+        return found
+
+    def hindsight(self, case: Case, untouched: Sequence[Outcome], *, budget: int) -> Hindsight:
+        """Search the best fixed setting."""
+        done = 0
+
+        def run(jobs: Sequence[Job]) -> Sequence[float]:
+            nonlocal done
+
+            def score(job: Job) -> float:
+                knobs, number = job
+                outcome = self._one(case, case.bounds.settings.with_knobs(knobs), case.seeds[number])
+                return outcome.score(untouched[number])
+
+            scores = list(self._pool.map(score, jobs))
+            done += len(jobs)
+            self._say(
+                f"{case.name} {case.bounds.name}: hindsight {done} of at most {budget} replays, "
+                f"best of the last {len(jobs)}: {min(scores):+.3f}"
+            )
+            return scores
+
+        return best_fixed(case.bounds.specs, case.bounds.start, seeds=len(case.seeds), budget=budget, run=run)
+
+    def _one(
+        self, case: Case, settings: ClockSettings, seed: int, *, arm: str = "", tuner: TunerFactory | None = None
+    ) -> Outcome:
+        workload, site = case.workload(seed), case.site(seed)
+        key = key_of(workload, settings, site=site, tuner_name=arm)
+        return self.memory.outcome(key, lambda: replay(workload, settings, site=site, tuner=tuner))

@@ -1,0 +1,45 @@
+"""What is believed of a change: what the twin expected of it, corrected by what was measured, metric by metric.
+
+A score is a sum over metrics of very unlike noise: the tail of a queue wait may double by chance within minutes, while
+the share of time lost to switching hardly moves. Each metric is therefore weighed by itself: where the measurement is
+sharp it decides, where it is blunt the expectation stands. Both are taken as normal, and combined by their precision
+(Gelman et al., "Bayesian Data Analysis", section 2.5).
+"""
+
+from typing import Final
+
+import numpy as np
+
+from tuner.verify.statistics import Estimate, Samples, estimate
+from tuner.verify.trial import Trial
+
+DOUBT_RATIO: Final = 0.02
+"""Least deviation of what the twin expects of a metric, as a relative change: it is never surer (assumption)."""
+
+
+def believe(trial: Trial) -> Estimate:
+    """Return the believed score of a change, negative is better, with its error.
+
+    An expectation is as uncertain as it is large: a twin that is wrong is wrong by as much as it promises. A metric of
+    which nothing was expected is expected not to change.
+    """
+    mean = variance = 0.0
+    times, terms = trial.times_seconds, trial.sample_terms()
+    for index in np.flatnonzero(trial.weights > 0):
+        expected = float(np.nan_to_num(trial.expected_terms[index]))
+        prior = max(abs(expected), DOUBT_RATIO * float(trial.weights[index])) ** -2
+        measured = estimate(
+            Samples(times, terms[:, index]),
+            Samples(trial.before_times_seconds, trial.before_terms[:, index]),
+            span_seconds=trial.span_seconds,
+        )
+        weight = _precision(measured)
+        mean += (prior * expected + (weight * measured.mean if weight else 0.0)) / (prior + weight)
+        variance += 1.0 / (prior + weight)
+    return Estimate(mean=mean, error=float(np.sqrt(variance)), samples=len(times), degrees=np.inf)
+
+
+def _precision(measured: Estimate) -> float:
+    """Return the precision of a measurement; 0 where it has none."""
+    known = np.isfinite(measured.mean) and np.isfinite(measured.error) and measured.error > 0
+    return measured.error**-2 if known else 0.0
