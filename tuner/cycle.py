@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from structlog.contextvars import bound_contextvars
+
 from tuner import logs
 from tuner.apply.actuator import Actuator, Current
 from tuner.apply.native import settle
@@ -164,15 +166,16 @@ class Cycle:
             JournalError: The journal cannot be written, so nothing may be done.
         """
         draft = Draft(self._journal.next_cycle_id(), at_seconds)
-        try:
-            self._pass(draft)
-        except TunerError as error:
-            self._fail(draft, error.reason, str(error))
-        except Exception as error:  # noqa: BLE001 - The one boundary; see the class.
-            # A bug must not end the loop: the record names it, and the scheduler keeps its settings.
-            self._log.exception("stage_crashed", stage=draft.stage, cycle_id=draft.cycle_id)
-            self._fail(draft, "internal", repr(error))
-        return self._record(draft)
+        with bound_contextvars(cycle_id=draft.cycle_id):
+            try:
+                self._pass(draft)
+            except TunerError as error:
+                self._fail(draft, error.reason, str(error))
+            except Exception as error:  # noqa: BLE001 - The one boundary; see the class.
+                # A bug must not end the loop: the record names it, and the scheduler keeps its settings.
+                self._log.exception("stage_crashed", stage=draft.stage)
+                self._fail(draft, "internal", repr(error))
+            return self._record(draft)
 
     def _pass(self, draft: Draft) -> None:
         with draft.at("observe"):
@@ -442,7 +445,6 @@ class Cycle:
         )
         self._log.info(
             "cycle_ended",
-            cycle_id=record.cycle_id,
             decision=record.decision,
             reason=record.reason,
             seconds=round(sum(record.stage_seconds.values()), 3),

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,10 @@ from tuner.values.metrics import METRIC_INDEX, METRIC_NAMES
 from tuner.values.stages import FloatArray, Forecast, Observation
 
 MakeObservation = Callable[..., Observation]
+
+compiled = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="hundreds of runs of the kernel take minutes uncompiled"
+)
 MIDDLE = middle(DESIGN_RANGES.values())
 OVERHEAD, WAIT = METRIC_INDEX["switch_overhead_ratio"], METRIC_INDEX["queue_wait_seconds"]
 
@@ -42,6 +47,7 @@ def planted(
     return memory
 
 
+@compiled
 @pytest.mark.parametrize(
     ("name", "factor"),
     [("switch_seconds", 2.0), ("decision_seconds", 3.0), ("pause_seconds", 2.0), ("foresight_seconds", 2.5)],
@@ -59,6 +65,7 @@ def test_recovers_planted_parameters(
     assert found.log_errors[place] < 0.5 * SPREAD[place]
 
 
+@compiled
 def test_what_cannot_be_told_stays_at_its_prior_with_its_spread(
     make_scenarios: Callable[..., Scenarios], grid: FloatArray
 ) -> None:
@@ -76,6 +83,21 @@ def test_what_cannot_be_told_stays_at_its_prior_with_its_spread(
     assert found.log_errors[place] > 0.9 * SPREAD[place]
 
 
+def test_a_single_step_of_the_fit_on_a_single_interval_is_finite(make_observation: MakeObservation) -> None:
+    record = record_interval(make_observation(steps=20), knob_row(MIDDLE))
+    assert record is not None
+    memory = Memory()
+    memory.add(record)
+
+    found = fit(memory, PRIOR, iterations=1)
+
+    assert np.isfinite(found.log_values).all()
+    assert (found.log_errors <= SPREAD * (1.0 + 1e-9)).all()
+    assert np.isfinite(found.levels).all()
+    assert (found.level_errors > 0).all()
+
+
+@compiled
 def test_an_outlier_does_not_rule_the_fit(make_scenarios: Callable[..., Scenarios], grid: FloatArray) -> None:
     truth = PRIOR.copy()
     place = PARAMETER_NAMES.index("switch_seconds")
@@ -86,6 +108,7 @@ def test_an_outlier_does_not_rule_the_fit(make_scenarios: Callable[..., Scenario
     assert fit(memory, PRIOR, iterations=12).log_values[place] == pytest.approx(truth[place], abs=0.4)
 
 
+@compiled
 def test_levels_anchor_the_setting_in_force_to_what_is_observed(
     make_observation: MakeObservation, forecast: Forecast
 ) -> None:
@@ -102,6 +125,7 @@ def test_levels_anchor_the_setting_in_force_to_what_is_observed(
     assert said == pytest.approx(observation.metrics, rel=0.1)
 
 
+@compiled
 def test_learns_from_the_history_that_the_first_observation_brings(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     calibrator.observe(make_observation(steps=130))
@@ -114,6 +138,7 @@ def test_learns_from_the_history_that_the_first_observation_brings(make_observat
     assert 0.9 < parameters.fidelity_ratio <= 1.0
 
 
+@compiled
 def test_has_no_fidelity_before_it_has_foretold_anything(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     assert np.isnan(calibrator.parameters(0.0).fidelity_ratio)
@@ -134,11 +159,12 @@ def test_learns_nothing_without_settings_or_with_too_little_history(make_observa
 def test_learns_nothing_in_another_mode_or_when_nothing_arrives(make_observation: MakeObservation) -> None:
     for change in ({"mode": SchedulerMode.SIMPLIFIED}, {"arriving": False}):
         calibrator = Calibrator()
-        calibrator.observe(replace(make_observation(), **change))  # type: ignore[arg-type]
+        calibrator.observe(replace(make_observation(), **change))
 
         assert calibrator.parameters(1e9).records == 0
 
 
+@compiled
 def test_an_interval_counts_only_if_the_setting_held_all_through_it(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     calibrator.observe(make_observation(steps=20, at_seconds=1e9))
@@ -154,6 +180,7 @@ def test_an_interval_counts_only_if_the_setting_held_all_through_it(make_observa
     assert parameters.knobs[0] == 0.08
 
 
+@compiled
 def test_follows_a_scheduler_that_gets_slower(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     calibrator.observe(make_observation())
@@ -164,6 +191,7 @@ def test_follows_a_scheduler_that_gets_slower(make_observation: MakeObservation)
     assert calibrator.parameters(1e9 + 7000.0).levels[WAIT] > before + 0.5
 
 
+@compiled
 def test_says_the_same_again_for_the_same_observations(make_observation: MakeObservation) -> None:
     texts = []
     for _ in range(2):
@@ -175,6 +203,7 @@ def test_says_the_same_again_for_the_same_observations(make_observation: MakeObs
     assert texts[0] == texts[1]
 
 
+@compiled
 def test_old_levels_are_worth_less(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     calibrator.observe(make_observation())

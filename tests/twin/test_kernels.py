@@ -31,6 +31,35 @@ def erlang_c(servers: int, offered: float) -> float:
     return loss / (1.0 - offered / servers * (1.0 - loss))
 
 
+def test_parameters_stand_where_the_kernels_look_for_them() -> None:
+    places = [
+        kernels.SWITCH,
+        kernels.CLUMP,
+        kernels.DECISION,
+        kernels.DECISION_TASK,
+        kernels.PAUSE,
+        kernels.MODELS,
+        kernels.WARM_SHARE,
+        kernels.FORESIGHT,
+        kernels.UNUSABLE,
+        kernels.TRAINING_STRETCH,
+        kernels.INFERENCE_STRETCH,
+        kernels.SHARING_STRETCH,
+        kernels.BURSTINESS,
+        kernels.TRAINING_PATIENCE,
+        kernels.INFERENCE_PATIENCE,
+        kernels.TURNS,
+        kernels.SLOWDOWN,
+        kernels.TRAINING_USEFUL,
+        kernels.CROWDING,
+    ]
+
+    assert places == list(range(len(PARAMETER_NAMES)))
+    assert PARAMETER_NAMES[kernels.SLOWDOWN] == "slowdown_share"
+    assert PARAMETER_NAMES[kernels.UNUSABLE] == "unusable_share"
+    assert PARAMETER_NAMES[kernels.TRAINING_PATIENCE] == "training_patience_seconds"
+
+
 @pytest.mark.parametrize(("servers", "offered"), [(20, 16.0), (50, 44.0), (100, 95.0), (400, 380.0)])
 def test_probability_of_waiting_is_near_erlang_c(servers: int, offered: float) -> None:
     beta = (servers - offered) / math.sqrt(offered)

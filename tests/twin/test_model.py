@@ -1,4 +1,5 @@
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,6 +19,9 @@ MakeScenarios = Callable[..., Scenarios]
 MIDDLE = np.array([[0.115, 900.0, 0.75, 0.2]])
 LEVELLED = [METRIC_INDEX["node_temperature_celsius"], METRIC_INDEX["node_power_watts"]]
 
+compiled = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="hundreds of runs of the kernel take minutes uncompiled"
+)
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -66,6 +70,7 @@ def test_repeats_bit_for_bit_and_does_not_depend_on_the_company_of_other_candida
     assert np.array_equal(together[3:4], evaluate(grid[3:4], make_scenarios(), parameters), equal_nan=True)
 
 
+@compiled
 @quick
 @given(extra=st.floats(0.0, 500.0), gangs=st.floats(0.0, 15.0), waiting=st.floats(0.0, 20.0), rate=st.floats(0.0, 20.0))
 def test_more_accelerators_never_make_anyone_wait_longer(
@@ -84,6 +89,7 @@ def test_more_accelerators_never_make_anyone_wait_longer(
         assert one(large, metric) <= one(small, metric) * 1.05 + 1e-6
 
 
+@compiled
 @quick
 @given(low=st.floats(0.02, 0.5), factor=st.floats(1.0, 5.0), rate=st.floats(0.1, 5.0))
 def test_a_longer_slice_never_switches_more(
@@ -98,6 +104,7 @@ def test_a_longer_slice_never_switches_more(
     assert long <= short * 1.001 + 1e-9
 
 
+@compiled
 @quick
 @given(low=st.floats(0.1, 2.0), factor=st.floats(1.0, 5.0))
 def test_a_longer_period_never_decides_sooner_nor_pauses_more(

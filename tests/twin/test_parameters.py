@@ -32,7 +32,7 @@ def test_survives_json_exactly(values: list[float], fidelity: float) -> None:
 
 
 def test_writes_strict_json_in_which_unknown_is_null() -> None:
-    document = json.loads(TwinParameters().to_json(), parse_constant=lambda text: pytest.fail(text))
+    document = json.loads(TwinParameters().to_json(), parse_constant=pytest.fail)
 
     assert document["fidelity_ratio"] is None
     assert document["knobs"] == [None] * 4

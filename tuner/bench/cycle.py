@@ -7,6 +7,7 @@ time. The first cycle reads the history and is told apart.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 import numpy as np
 
@@ -53,9 +54,33 @@ CYCLES: Final = 31
 QUICK_CYCLES: Final = 5
 OBSERVATIONS: Final = 3
 """Observations over the short history that are measured, after the first."""
+TIMEOUT_SECONDS: Final = 30.0
+"""Deadline of a query: on a busy machine a slow answer should make a cycle long, and not a cycle without data."""
 REFIT_EVERY: Final = 5
 """Cycles between two fits of the statistical models, which the daemon makes beside its cycles."""
 SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Time on the wall, and of the processors: of this process and of Prometheus."""
+
+    seconds: float
+    cpu_seconds: float
+    source_cpu_seconds: float
+
+    @classmethod
+    def now(cls, source_pid: int) -> Self:
+        """Return the clocks as they stand."""
+        return cls(time.perf_counter(), time.process_time(), cpu_seconds_of(source_pid))
+
+    def since(self, start: "Spent") -> "Spent":
+        """Return what was spent since an earlier reading."""
+        return Spent(
+            self.seconds - start.seconds,
+            self.cpu_seconds - start.cpu_seconds,
+            self.source_cpu_seconds - start.source_cpu_seconds,
+        )
 
 
 @dataclass(slots=True)
@@ -64,8 +89,9 @@ class Measured:
 
     Attributes:
         seconds: Time of each cycle.
-        cpu_seconds: Processor time of each cycle, of this process and not of Prometheus: what is left of the first
-            where other programs take no part of the machine.
+        cpu_seconds: Processor time of each cycle in this process: unlike the first, it does not grow with what other
+            programs take of the machine.
+        source_cpu_seconds: The same of Prometheus.
         stages: Time of each stage, by its name, one a cycle that had it.
         queries: Requests of each cycle to Prometheus.
         bytes_read: Bytes of its answers.
@@ -76,6 +102,7 @@ class Measured:
 
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
+    source_cpu_seconds: list[float] = field(default_factory=list)
     stages: dict[str, list[float]] = field(default_factory=dict)
     queries: list[int] = field(default_factory=list)
     bytes_read: list[int] = field(default_factory=list)
@@ -83,7 +110,7 @@ class Measured:
     changes: int = 0
     rungs: set[str] = field(default_factory=set)
 
-    def add(self, record: CycleRecord, observer: Observer, *, seconds: float, cpu_seconds: float) -> None:
+    def add(self, record: CycleRecord, observer: Observer, spent: "Spent") -> None:
         """Take in a cycle.
 
         Raises:
@@ -91,10 +118,11 @@ class Measured:
         """
         if record.failure is not None or record.proposal is None or record.proposal.trials < LEAST_CANDIDATES:
             raise PermanentError(f"cycle {record.cycle_id} was no whole cycle: {record.decision}: {record.reason}")
-        self.seconds.append(seconds)
-        self.cpu_seconds.append(cpu_seconds)
-        for stage, spent in record.stage_seconds.items():
-            self.stages.setdefault(stage, []).append(spent)
+        self.seconds.append(spent.seconds)
+        self.cpu_seconds.append(spent.cpu_seconds)
+        self.source_cpu_seconds.append(spent.source_cpu_seconds)
+        for stage, seconds in record.stage_seconds.items():
+            self.stages.setdefault(stage, []).append(seconds)
         self.queries.append(observer.last_queries)
         self.bytes_read.append(observer.last_bytes)
         self.candidates.append(record.proposal.trials)
@@ -155,7 +183,7 @@ def run(*, nodes: int, quick: bool) -> Results:
             short = observe_short(policy, fleet)
             fill_long(fleet)
             with open_parts(policy) as parts:
-                first, measured = measure(parts, fleet, cycles=cycles)
+                first, measured = measure(parts, fleet, cycles=cycles, source_pid=server.pid)
             results.setting |= {
                 "series": fleet.series,
                 "samples": fleet.write(until=0),
@@ -182,7 +210,7 @@ def fill_long(fleet: FleetProcess) -> None:
     fleet.write(until=LONG_MINUTES, nodes_from=max(0, LONG_MINUTES - affordable))
 
 
-def measure(parts: wiring.Parts, fleet: FleetProcess, *, cycles: int) -> tuple[float, Measured]:
+def measure(parts: wiring.Parts, fleet: FleetProcess, *, cycles: int, source_pid: int) -> tuple[float, Measured]:
     """Run the first cycle and those that count; return the time of the first, and the others."""
     first, measured = Measured(), Measured()
     middle = parts.actuator.read().knobs
@@ -191,10 +219,10 @@ def measure(parts: wiring.Parts, fleet: FleetProcess, *, cycles: int) -> tuple[f
         fleet.write(until=minute + 1)
         parts.actuator.write(middle, expected_revision=parts.actuator.read().revision)
         cycle = forgetful(parts)
-        started, busy = time.perf_counter(), time.process_time()
+        start = Spent.now(source_pid)
         record = cycle.run(at_seconds=START_AT_SECONDS + minute * MINUTE_SECONDS)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
-        (measured if index else first).add(record, parts.observer, seconds=seconds, cpu_seconds=cpu_seconds)
+        spent = Spent.now(source_pid).since(start)
+        (measured if index else first).add(record, parts.observer, spent)
         if index % REFIT_EVERY == 0:
             parts.forecasting.refit()
     return first.seconds[0], measured
@@ -248,7 +276,9 @@ def bench_policy(prometheus_url: str, page_url: str, *, journal: Path) -> Policy
     """Return the reference policy with these addresses, willing to change settings on the least gain."""
     policy = load_policy(assets.folder("policies") / "reference.yaml")
     changed = {
-        "source": policy.source.model_copy(update={"url": prometheus_url, "labels": {"run": RUN_LABEL}}),
+        "source": policy.source.model_copy(
+            update={"url": prometheus_url, "labels": {"run": RUN_LABEL}, "timeout_seconds": TIMEOUT_SECONDS}
+        ),
         "actuator": policy.actuator.model_copy(
             update={"url": f"{page_url}/config", "forecast_url": f"{page_url}/forecast"}
         ),
@@ -256,6 +286,12 @@ def bench_policy(prometheus_url: str, page_url: str, *, journal: Path) -> Policy
         "journal": policy.journal.model_copy(update={"path": str(journal)}),
     }
     return Policy.model_validate(policy.model_copy(update=changed).model_dump())
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return the processor time that a process has taken so far. Linux only (proc(5), fields 14 and 15 of stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_memory_mib() -> float:
@@ -278,6 +314,7 @@ def _report(results: Results, measured: Measured, *, nodes: int, first: float, s
     results.add("cycle_p95_seconds", float(np.quantile(seconds, 0.95)))
     results.add("cycle_first_seconds", first)
     results.add("cycle_cpu_p50_seconds", float(np.median(measured.cpu_seconds)))
+    results.add("cycle_prometheus_cpu_p50_seconds", float(np.median(measured.source_cpu_seconds)))
     for stage, spent in measured.stages.items():
         results.add(f"cycle_{stage}_p50_seconds", float(np.median(spent)))
     results.add("queries_per_cycle", max(measured.queries), at_most=MAX_QUERIES)

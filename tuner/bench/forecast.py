@@ -16,6 +16,7 @@ import numpy as np
 
 from tuner.bench.results import Results
 from tuner.forecast.batch import Batch, IntArray
+from tuner.forecast.examples import NODE_TRACES
 from tuner.forecast.fleet import bound, finish
 from tuner.forecast.lstm import SHIPPED, Lstm
 from tuner.forecast.naive import DampedTrend, LastValue, LocalTrend, Smoothing
@@ -90,7 +91,8 @@ def run(*, series: Path | None = None, quick: bool = False) -> Results:
 
 
 def _score_trace(results: Results, trace: Trace, weights: Sequence[Path], *, fitted_windows: int) -> None:
-    windows = windows_of(trace)
+    # Series that are nodes are described as nodes' memories allow: an hour at one minute, a day at five.
+    windows = windows_of(trace, as_node=trace.name in NODE_TRACES)
     own = score(LastValue().forecast(windows.batch), windows)
     base = own if trace.last_value is None else Scores(*trace.last_value)
     simple = (LastValue(), Smoothing(), DampedTrend())

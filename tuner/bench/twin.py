@@ -8,6 +8,7 @@ forecast's; it has never seen the settings, and nothing was ever fitted on these
 """
 
 import copy
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -75,12 +76,15 @@ class Examination:
 
     Attributes:
         errors: Relative errors, shape (times, settings, judged metrics); NaN where there was no sample.
-        agreement: Kendall's tau of the settings by their mean score.
+        agreement: Kendall's tau of the settings by their mean score, twin against reference.
+        repeatability: Mean Kendall's tau of the settings by score between any two times, reference against itself: how
+            far an order at one time tells that at another, chance and the moving optimum together; NaN for one time.
         fidelity_ratio: What the twin said of itself at the end.
     """
 
     errors: FloatArray
     agreement: float
+    repeatability: float
     fidelity_ratio: float
 
 
@@ -110,6 +114,7 @@ def run(*, quick: bool = False, workloads: Sequence[str] = WORKLOADS, seed: int 
     for name, one in examined.items():
         results.add(f"twin_error_median_ratio_{name}", float(np.nanmedian(one.errors)))
         results.add(f"twin_rank_agreement_{name}", one.agreement)
+        results.add(f"twin_rank_repeatability_of_reference_{name}", one.repeatability)
         results.add(f"twin_fidelity_ratio_{name}", one.fidelity_ratio)
     return results
 
@@ -153,7 +158,8 @@ def random_settings(count: int, *, seed: int) -> tuple[KnobValues, ...]:
     """Return settings spread over the recommended ranges, on their grids (Sobol points)."""
     from scipy.stats import qmc
 
-    points = qmc.Sobol(len(Role), seed=seed).random(count)
+    # Sobol points keep their balance in powers of two only.
+    points = qmc.Sobol(len(Role), seed=seed).random_base2(max(count - 1, 1).bit_length())[:count]
     return tuple(
         KnobValues.of(
             {
@@ -184,7 +190,13 @@ def examine(workload: NamedWorkload, *, hours: Sequence[int], settings: Sequence
         foretold.append(score(predicted[1:], predicted[0]))
         came.append(score(observed, trial.default.observed[:METRIC_COUNT]))
     fidelity = calibrator.parameters(0.0).fidelity_ratio
-    return Examination(np.array(errors), kendall(np.mean(foretold, axis=0), np.mean(came, axis=0)), fidelity)
+    pairs = [kendall(one, other) for one, other in itertools.combinations(came, 2)]
+    return Examination(
+        errors=np.array(errors),
+        agreement=kendall(np.mean(foretold, axis=0), np.mean(came, axis=0)),
+        repeatability=float(np.mean(pairs)) if pairs else float("nan"),
+        fidelity_ratio=fidelity,
+    )
 
 
 def foretell(trial: Trial, parameters: TwinParameters) -> FloatArray:

@@ -106,8 +106,9 @@ class Replay:
 
     def _cycle(self, seconds: float, decisions: view.Decisions) -> None:
         at = START_AT_SECONDS + seconds
-        with self._watch.at("refit"):
-            self._parts.forecasting.refit()
+        if seconds % self._parts.policy.forecast.refit_seconds == 0:
+            with self._watch.at("refit"):
+                self._parts.forecasting.refit()
         record = self._parts.cycle.run(at_seconds=at)
         for stage, spent in record.stage_seconds.items():
             self._watch.add(stage, spent)

@@ -23,6 +23,12 @@ from tuner.settings.model import Policy
 
 MAX_SEARCHES: Final = 60
 
+REFIT_SECONDS: Final = 3600.0
+"""Simulated time between two fits of the statistical models: they take a second or two of real time each."""
+
+WINDOW_SAMPLES: Final = 4
+"""Looks at a change in a window of a quarter of an hour, one every five minutes, both ends counted."""
+
 UNOPTIMISED: Final = ClockSettings(
     # First come, first served; one fixed slice; no prediction, no tiers, nothing reserved.
     base_slice_seconds=0.1,
@@ -145,6 +151,8 @@ def demo_policy(page_url: str, prometheus_url: str | None, *, output: Path, seed
             update={"url": f"{page_url}/config", "forecast_url": f"{page_url}/forecast"}
         ),
         "cycle": policy.cycle.model_copy(update={"period_seconds": CYCLE_SECONDS, "max_searches": MAX_SEARCHES}),
+        "forecast": policy.forecast.model_copy(update={"refit_seconds": REFIT_SECONDS}),
+        "verify": policy.verify.model_copy(update={"min_samples": WINDOW_SAMPLES, "max_inconclusive": 0}),
         "search": policy.search.model_copy(update={"seed": seed}),
         "journal": policy.journal.model_copy(update={"path": str(journal)}),
     }

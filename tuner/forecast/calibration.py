@@ -2,7 +2,7 @@
 
 Split-conformal in spirit (Vovk et al. 2005): the factor on a half-width is the quantile of the closed windows' own
 nonconformity, distance of the truth from the median in half-widths. It is refitted only when the coverage has left
-its band, per class of series, and it is bounded, so that calibration can never blow a forecast up.
+its band, apart for counts, and it is bounded, so that calibration can never blow a forecast up.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from tuner.forecast.batch import SCORED_STEPS, BoolArray
 from tuner.values.stages import FloatArray
 
 KEPT_WINDOWS: Final = 500
-"""Closed windows that are remembered, of each kind; the last ones where more close at once."""
+"""Closed windows that are remembered at least, of each kind; more where more close at once."""
 
 LEAST_WINDOWS: Final = 200
 """Closed windows before the factor is fitted."""
@@ -83,7 +83,7 @@ class Calibration:
 
     def _remember(self, kind: int, scores: FloatArray) -> None:
         kept = self._scores[kind]
-        kept.append(scores[-KEPT_WINDOWS:])
+        kept.append(scores)
         while sum(len(one) for one in kept[1:]) >= KEPT_WINDOWS:
             kept.pop(0)
 

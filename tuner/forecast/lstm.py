@@ -25,6 +25,9 @@ other vector units. Cluster-level fleets, which feed the search, are smaller."""
 THREADS: Final = 2
 """Threads that a forecast may take of the machine: the tuner is a guest there."""
 
+SINGLE_SERIES: Final = 1_000
+"""Batches up to this size run in one thread: on a busy machine, waiting for a second one costs more than it brings."""
+
 REST_CALLS: Final = 30
 """Forecasts for which a network that was too slow is left alone before it is tried again."""
 
@@ -129,22 +132,21 @@ def _infer(network: "Network", features: Features) -> FloatArray:
     import torch
 
     kind = next(network.parameters()).dtype
-    with _threads(), torch.inference_mode():
+    wanted = 1 if len(features.unit) <= SINGLE_SERIES else THREADS
+    with _at_most_threads(wanted), torch.inference_mode():
         sequence = torch.from_numpy(features.sequence).to(kind)
         answer: Any = network(sequence, torch.from_numpy(features.static).to(kind)).double().numpy()
     return np.asarray(answer, dtype=np.float64)
 
 
 @contextlib.contextmanager
-def _threads() -> Iterator[None]:
+def _at_most_threads(wanted: int) -> Iterator[None]:
     """Lend torch a few threads, and leave the number as it was: it belongs to the process."""
     import torch
 
     before = torch.get_num_threads()
-    if before > THREADS:
-        torch.set_num_threads(THREADS)
+    torch.set_num_threads(min(before, wanted))
     try:
         yield
     finally:
-        if before > THREADS:
-            torch.set_num_threads(before)
+        torch.set_num_threads(before)

@@ -68,6 +68,10 @@ class Fitted:
     high: FloatArray
 
 
+MIN_RESIDUALS: Final = 20
+"""Fewest errors at the longest lead from which the tenths of a spread can be read."""
+
+
 class _Statistical:
     """What both members share: when to fit, and how residuals become a spread.
 
@@ -116,7 +120,7 @@ class _Statistical:
 
     def _fit_safely(self, values: FloatArray, before: Fitted | None) -> Fitted | None:
         history = _usable_history(values)
-        if history is None:
+        if history is None or len(history) < WARM_UP + self._horizon + MIN_RESIDUALS:
             return None
         newest = history[-FIT_STEPS:]
         with warnings.catch_warnings():

@@ -51,7 +51,7 @@ def build_engine(
         event=np.zeros(4 * len(workload) + 16, dtype=state.EVENT),
         measure=np.zeros(state.MEASURES, dtype=state.MEASURE),
         ring=np.zeros(state.RING + 1, dtype=state.READING),
-        scratch=np.zeros(max(state.DEPTH + state.GANG_DEPTH, cluster.gpus), dtype=state.SCRATCH),
+        scratch=np.zeros(max(len(workload), cluster.gpus), dtype=state.SCRATCH),
         forecast=np.zeros(0),
     )
 
@@ -120,6 +120,7 @@ def _clock(cluster: ClusterSpec) -> Records:
     clock["releases_known"] = -1
     clock["head"] = -1
     clock["tail"] = -1
+    clock["fresh"] = -1
     clock["dirty"] = 1
     return clock
 

@@ -8,9 +8,10 @@ Five groups of work (see `workload.GROUPS`) flow through one cluster, step by st
   (processor sharing), and the number of residents is geometric, as in an M/G/1 queue with processor sharing.
 * A shared accelerator turns from resident to resident after each slice `s` and loses `c / (s + c)` at it; a lone
   resident loses nothing.
-* Models fade from memory. If the arrival rates of models are exponentially distributed, a model had no arrival within a
-  window `W` with the probability `1 / (1 + rate W / models)` (the Laplace transform of that distribution), and an
-  arrival finds its model cold with the square of it; what is kept warm displaces work. Foresight fades with the horizon.
+* Models fade from memory. If the arrival rates of models are exponentially distributed, a model had no arrival within
+  a window `W` with the probability `1 / (1 + rate W / models)` (the Laplace transform of that distribution), and an
+  arrival finds its model cold with the square of it; what is kept warm displaces work. Foresight fades with the
+  horizon.
 * Open work may occupy `1 - reservation` of the capacity, protected work all of it.
 * Within a step each group relaxes exponentially towards its balance, so that tasks far shorter than a step are exact.
 * Around the fluid's path the occupied capacity fluctuates; who finds no room waits, with the probability of Halfin and
@@ -20,6 +21,9 @@ Five groups of work (see `workload.GROUPS`) flow through one cluster, step by st
 Cost depends on steps and groups, never on the number of tasks or nodes. Groups are columns: 0 pre-processing,
 1 brief training, 2 other training, 3 open inference, 4 protected inference.
 """
+
+# ruff: noqa: PLR0917 - compiled functions have no keyword-only arguments.
+# ruff: noqa: PLR0915 - the step of the simulation reads best in one piece.
 
 import math
 from typing import Final
@@ -40,6 +44,27 @@ SLICE: Final = 0
 WINDOW: Final = 1
 PERIOD: Final = 2
 RESERVATION: Final = 3
+
+# Places of the parameters, in the order of `parameters.PARAMETERS`.
+SWITCH: Final = 0
+CLUMP: Final = 1
+DECISION: Final = 2
+DECISION_TASK: Final = 3
+PAUSE: Final = 4
+MODELS: Final = 5
+WARM_SHARE: Final = 6
+FORESIGHT: Final = 7
+UNUSABLE: Final = 8
+TRAINING_STRETCH: Final = 9
+INFERENCE_STRETCH: Final = 10
+SHARING_STRETCH: Final = 11
+BURSTINESS: Final = 12
+TRAINING_PATIENCE: Final = 13
+INFERENCE_PATIENCE: Final = 14
+TURNS: Final = 15
+SLOWDOWN: Final = 16
+TRAINING_USEFUL: Final = 17
+CROWDING: Final = 18
 
 # Rows of a state: what a scenario starts from.
 RECENT: Final = 0
@@ -119,13 +144,13 @@ def wait_quantile(parts: FloatArray) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def decide(queued: float, knobs: FloatArray, mode: int, theta: FloatArray) -> tuple[float, float, float]:
     """Return how long a decision takes, how far two lie apart, and the share of time that they stop work for."""
-    decision = theta[2] + theta[3] * queued
+    decision = theta[DECISION] + theta[DECISION_TASK] * queued
     if mode == SIMPLIFIED:
         decision *= SIMPLIFIED_DECISION_RATIO
     if math.isnan(knobs[PERIOD]):
         return decision, decision, 0.0
     period = max(knobs[PERIOD], decision)
-    return decision, period, min(theta[4] / period, 0.9)
+    return decision, period, min(theta[PAUSE] / period, 0.9)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -133,10 +158,10 @@ def warm(rate: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, floa
     """Return the share of inference starts that are cold, and the share of the capacity that warmth displaces."""
     if math.isnan(knobs[WINDOW]):
         return 0.0, 0.0
-    kept = 1.0 / (1.0 + rate * knobs[WINDOW] / theta[5])
+    kept = 1.0 / (1.0 + rate * knobs[WINDOW] / theta[MODELS])
     # Arrivals come to popular models: their mixture is the size-biased one, a gamma of shape two.
-    remembered = (1.0 - kept * kept) * math.exp(-knobs[WINDOW] / theta[7])
-    return 1.0 - remembered, theta[6] * (1.0 - kept)
+    remembered = (1.0 - kept * kept) * math.exp(-knobs[WINDOW] / theta[FORESIGHT])
+    return 1.0 - remembered, theta[WARM_SHARE] * (1.0 - kept)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -169,7 +194,7 @@ def share(
     if math.isnan(knobs[SLICE]):
         return busy, residents, 0.0
     # Residents are geometric under processor sharing: one in so many busy accelerators has a lone one.
-    return busy, residents, theta[0] / (knobs[SLICE] + theta[0]) * (1.0 - 1.0 / residents)
+    return busy, residents, theta[SWITCH] / (knobs[SLICE] + theta[SWITCH]) * (1.0 - 1.0 / residents)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -230,6 +255,97 @@ def fluctuation(room: float, variance: float, drain: float) -> tuple[float, floa
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def settle(
+    stay: FloatArray, keep: FloatArray, grow: FloatArray, start: FloatArray, service: FloatArray, rate: FloatArray,
+    queue: FloatArray, slowness: float, speed: float, loading: float, step: float, mode: int, theta: FloatArray,
+) -> None:  # fmt: skip
+    """Write how long each group stays, which share of it is left after a step, what starts add, and who would start.
+
+    Args:
+        stay: Written: run time as things are, seconds.
+        keep: Written: share of the running that still runs after a step.
+        grow: Written: tasks that run at the end of a step for each that starts in a second.
+        start: Written: tasks a second that want to start.
+        service: Run time at full speed.
+        rate: Arrivals a second.
+        queue: Tasks that wait.
+        slowness: Run time of inference over that at full speed.
+        speed: Share of the time in which nothing is stopped.
+        loading: Mean time that inference waits for its model.
+        step: Seconds.
+        mode: Only protected work starts in PRIORITY_ONLY.
+        theta: The parameters.
+    """
+    for group in range(GROUP_COUNT):
+        if group >= INFERENCE:
+            stay[group] = service[group] * slowness + loading
+        else:
+            stay[group] = service[group] * (theta[TRAINING_STRETCH] if group >= BRIEF else 1.0) / speed
+        stay[group] = max(stay[group], 1e-3)
+        keep[group] = math.exp(-step / stay[group])
+        grow[group] = stay[group] * (1.0 - keep[group])
+        start[group] = rate[group] + queue[group] / step
+        if mode == PRIORITY_ONLY and group != PROTECTED:
+            start[group] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def chance(
+    chances: FloatArray, held: FloatArray, tasks: FloatArray, keep: FloatArray, grow: FloatArray, start: FloatArray,
+    stay: FloatArray, demand: FloatArray, rooms: tuple[float, float, float], busy_ratio: float, needed: float,
+    elapsed: float, theta: FloatArray,
+) -> None:  # fmt: skip
+    """Write who runs after a step, and for each group the probability to find no room and the wait that follows.
+
+    Training competes for accelerators with all; inference for memory with inference, protected work only with itself.
+    The variance is that of a transient from a known state: nothing at first, all of it after a few run times.
+    """
+    all_variance = memory_variance = protected_variance = drain = memory_drain = 0.0
+    for group in range(GROUP_COUNT):
+        held[group] = tasks[group] * keep[group] + start[group] * grow[group]
+        if group < BRIEF:
+            continue
+        size = demand[group] if group <= TRAINING else busy_ratio
+        variance = theta[BURSTINESS] * held[group] * (1.0 - math.exp(-2.0 * elapsed / stay[group]))
+        all_variance += variance * size * size
+        drain += held[group] * size / stay[group]
+        if group >= INFERENCE:
+            memory_variance += variance * needed * needed
+            memory_drain += held[group] * needed / stay[group]
+        if group == PROTECTED:
+            protected_variance = variance * needed * needed
+    for group in range(BRIEF, INFERENCE):
+        gang = max(demand[group] - 1.0, 0.0)
+        chances[group, 0], chances[group, 1] = fluctuation(rooms[0] - gang, all_variance, drain)
+    chances[INFERENCE, 0], chances[INFERENCE, 1] = fluctuation(rooms[1], memory_variance, memory_drain)
+    chances[PROTECTED, 0], chances[PROTECTED, 1] = fluctuation(rooms[2], protected_variance, memory_drain)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def protect(
+    views: FloatArray, part: FloatArray, slowed: float, residents: float, cold: float, cold_seconds: float
+) -> None:
+    """Write what protected work waits in all: for its start, for others' turns, and where it is cold for its model.
+
+    Args:
+        views: Written: a part of the warm and one of the cold, shape (2, 5).
+        part: What it waits for its start.
+        slowed: Mean time lost to sharing.
+        residents: Mean number on a busy accelerator; one in so many tasks is alone.
+        cold: Share that is cold.
+        cold_seconds: Time that a cold start takes.
+    """
+    meeting = 1.0 - (1.0 - part[PROBABILITY]) / residents
+    for chilled in range(2):
+        view = views[chilled]
+        view[:] = part
+        view[WEIGHT] *= cold if chilled == 1 else 1.0 - cold
+        view[LOW] += cold_seconds if chilled == 1 else 0.0
+        view[PROBABILITY] = meeting
+        view[EXCESS] = (slowed + part[PROBABILITY] * part[EXCESS]) / max(meeting, 1e-9)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def simulate(
     arrivals: FloatArray,
     state: FloatArray,
@@ -266,7 +382,7 @@ def simulate(
     service, demand = state[SERVICE], state[DEMAND]
     flow, tasks, queue = state[RECENT].copy(), state[RUNNING].copy(), state[WAITING].copy()
     stay, keep, grow = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.empty(GROUP_COUNT)
-    start = np.empty(GROUP_COUNT)
+    start, held, chances = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.zeros((GROUP_COUNT, 2))
     deciding = chills = 0.0
     together = 1.0
     latency = idle = useful = overhead = queued = pending = remaining = ran = completed = submitted = left = 0.0
@@ -280,56 +396,30 @@ def simulate(
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
         free = max(usable - training, 1.0)
         if index == 0:
-            together = theta[1] * clump(requests, max(capacity - training, 1.0), spread)
+            together = theta[CLUMP] * clump(requests, max(capacity - training, 1.0), spread)
         busy, residents, switching = share(requests, free, together, knobs, theta)
         # A task meets more residents than an accelerator has: twice as many others, where their number is geometric.
         others = 2.0 * (residents - 1.0)
         speed = 1.0 - paused
-        slowness = theta[10] * (1.0 + theta[11] * (residents - 1.0)) / (speed * (1.0 - switching))
+        slowness = (
+            theta[INFERENCE_STRETCH] * (1.0 + theta[SHARING_STRETCH] * (residents - 1.0)) / (speed * (1.0 - switching))
+        )
 
-        for group in range(GROUP_COUNT):
-            if group >= INFERENCE:
-                stay[group] = service[group] * slowness + cold * cold_seconds
-            else:
-                stay[group] = service[group] * (theta[9] if group >= BRIEF else 1.0) / speed
-            stay[group] = max(stay[group], 1e-3)
-            keep[group] = math.exp(-step / stay[group])
-            grow[group] = stay[group] * (1.0 - keep[group])
-            start[group] = rate[group] + queue[group] / step
-            if mode == PRIORITY_ONLY and group != PROTECTED:
-                start[group] = 0.0
+        settle(stay, keep, grow, start, service, rate, queue, slowness, speed, cold * cold_seconds, step, mode, theta)
         busy_ratio = max(busy / requests, demand[INFERENCE]) if requests > 1e-9 else 1.0
         # Training that waits takes what falls empty, and inference moves closer together.
-        needed = min(busy_ratio, theta[18] * demand[INFERENCE])
-        rooms = admit(start, keep, grow, tasks, demand, usable, ceiling, 1.0 - min(theta[8], 0.9), needed)
+        needed = min(busy_ratio, theta[CROWDING] * demand[INFERENCE])
+        rooms = admit(start, keep, grow, tasks, demand, usable, ceiling, 1.0 - min(theta[UNUSABLE], 0.9), needed)
 
-        # Fluctuations around the path since its start: of memory among inference, of accelerators among all.
-        all_variance = memory_variance = protected_variance = drain = memory_drain = 0.0
-        for group in range(1, GROUP_COUNT):
-            held = tasks[group] * keep[group] + start[group] * grow[group]
-            size = demand[group] if group <= TRAINING else busy_ratio
-            variance = theta[12] * held * (1.0 - math.exp(-2.0 * (index + 0.5) * step / stay[group]))
-            all_variance += variance * size * size
-            drain += held * size / stay[group]
-            if group >= INFERENCE:
-                memory_variance += variance * needed * needed
-                memory_drain += held * needed / stay[group]
-            if group == PROTECTED:
-                protected_variance = variance * needed * needed
+        elapsed = (index + 0.5) * step
+        chance(chances, held, tasks, keep, grow, start, stay, demand, rooms, busy_ratio, needed, elapsed, theta)
 
         for group in range(GROUP_COUNT):
             # The head of a queue has waited for as long as the whole queue took to arrive.
             flow[group] += (rate[group] - flow[group]) * min(step / FLOW_SECONDS, 1.0)
             standing = queue[group] / max(flow[group], start[group], 1e-9) if queue[group] > 0.0 else 0.0
-            probability = excess = 0.0
-            if group == BRIEF or group == TRAINING:
-                probability, excess = fluctuation(rooms[0] - max(demand[group] - 1.0, 0.0), all_variance, drain)
-            elif group == INFERENCE:
-                probability, excess = fluctuation(rooms[1], memory_variance, memory_drain)
-            elif group == PROTECTED:
-                probability, excess = fluctuation(rooms[2], protected_variance, memory_drain)
             # A standing queue already holds what fluctuations would add.
-            excess = max(excess - standing, 0.0)
+            probability, excess = chances[group, 0], max(chances[group, 1] - standing, 0.0)
             part = parts[index * GROUP_COUNT + group]
             part[WEIGHT] = start[group] * step
             part[LOW] = decision + 0.5 * standing
@@ -337,32 +427,24 @@ def simulate(
             part[PROBABILITY] = probability
             part[EXCESS] = excess
             if group == PROTECTED:
-                turns = theta[15] * others * (knobs[SLICE] + theta[0]) if not math.isnan(knobs[SLICE]) else 0.0
-                slowed = turns + theta[16] * service[group] * max(slowness - 1.0, 0.0)
-                meeting = 1.0 - (1.0 - probability) / residents
-                for chilled in range(2):
-                    view = protected_parts[2 * index + chilled]
-                    view[:] = part
-                    view[WEIGHT] *= cold if chilled == 1 else 1.0 - cold
-                    view[LOW] += cold_seconds if chilled == 1 else 0.0
-                    view[PROBABILITY] = meeting
-                    view[EXCESS] = (slowed + probability * excess) / max(meeting, 1e-9)
+                turns = theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH]) if not math.isnan(knobs[SLICE]) else 0.0
+                slowed = turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0)
+                protect(protected_parts[2 * index : 2 * index + 2], part, slowed, residents, cold, cold_seconds)
 
             # Patience runs out for those who wait.
             fluctuating = start[group] * probability * excess
-            patience = theta[13] if group <= TRAINING else theta[14]
+            patience = theta[TRAINING_PATIENCE] if group <= TRAINING else theta[INFERENCE_PATIENCE]
             leaving = min(1.0, step / patience) * queue[group]
             left += leaving + fluctuating / patience * step
             submitted += rate[group] * step
-            held = tasks[group] * keep[group] + start[group] * grow[group]
-            completed += max(tasks[group] + start[group] * step - held, 0.0)
+            completed += max(tasks[group] + start[group] * step - held[group], 0.0)
             queue[group] = max(queue[group] + (rate[group] - start[group]) * step - leaving, 0.0)
-            tasks[group] = held
+            tasks[group] = held[group]
             waits = queue[group] + start[group] * (0.5 * period + decision) + fluctuating
             queued += waits
             pending += demand[group] * waits
-            remaining += held * stay[group]
-            ran += held
+            remaining += held[group] * stay[group]
+            ran += held[group]
 
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
         loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
@@ -370,7 +452,9 @@ def simulate(
         deciding += decision
         chills += cold
         idle += max(1.0 - (training + busy) / capacity, 0.0)
-        useful += training * min(theta[17], 1.0) * speed + max(busy - loading, 0.0) * speed * (1.0 - switching)
+        useful += training * min(theta[TRAINING_USEFUL], 1.0) * speed + max(busy - loading, 0.0) * speed * (
+            1.0 - switching
+        )
         overhead += (training + busy) * paused + max(busy - loading, 0.0) * switching + loading
 
     out[0] = latency / steps

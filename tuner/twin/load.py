@@ -6,6 +6,7 @@ search knows what it does not know. The assumptions:
 * arrivals: completions plus the growth of the queue, split over the classes in the shares of `ASSUMED_MIX`;
 * run time: Little's law where running tasks and arrivals are known, else the mean remaining time of running tasks;
 * demand: nothing for pre-processing, one accelerator for training, a quarter of one for inference;
+* how soon training leaves, and how far inference is spread: regressions over the last hours (`_departures`, `_spread`);
 * running tasks: arrivals times run time; waiting tasks: the queue in proportion to the demand that arrives;
 * accelerators: what runs over the share that is allocated;
 * protected work: inference first, because protection exists for those who wait for an answer.
@@ -30,7 +31,9 @@ SLOW_STEPS: Final = 180
 PRIOR_BLOCKS: Final = 3.0
 """Samples that an assumption counts for against what is observed."""
 ASSUMED_BRIEF_SHARE: Final = 0.5
+"""Share of arriving training that soon ends: run times are so skewed that about half last minutes (assumption)."""
 MAX_BRIEF_SHARE: Final = 0.95
+"""Some always stay: else nothing would tell how long."""
 ASSUMED_SPREAD_RATIO: Final = 0.5
 """Accelerators that an inference request keeps busy: two share one."""
 

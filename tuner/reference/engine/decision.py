@@ -4,7 +4,6 @@ A decision sees the tasks that were waiting when it began. It takes time, the mo
 machines it compares, and only then do its placements take effect. The next one begins a period after this one began,
 but not before it has ended: that is how latency explodes under load.
 """
-# ruff: noqa: FBT001 - numba has no keyword-only arguments.
 
 import math
 
@@ -21,7 +20,7 @@ from tuner.reference.engine.placement import (
     find_warm,
     memory_needed,
 )
-from tuner.reference.engine.queues import consider, enqueue, look_from_start, look_next, observe, waiting
+from tuner.reference.engine.queues import consider, enqueue, look_at_end, look_from_start, look_next, observe, waiting
 from tuner.reference.engine.state import ABANDON, DECISION, DEPTH, GANG_DEPTH, LANES, RUNNING, WAITING, Engine
 from tuner.reference.engine.timing import pause, reslice, schedule, sync
 from tuner.reference.engine.work import grow, start_gang, start_processing, start_shared
@@ -59,6 +58,7 @@ def begin_decision(s: Engine) -> None:
 @compiled
 def decision_seconds(s: Engine) -> float:
     """Return how long a decision about the tasks that wait now takes."""
+    c = s.clock[0]
     k = s.constants[0]
     setting = s.settings[0]
     if setting["mode"] == SIMPLIFIED:
@@ -66,11 +66,12 @@ def decision_seconds(s: Engine) -> float:
     looked = waiting(s)
     if setting["order"] != FCFS or setting["mode"] != FULL:
         first = 2 * Priority.HIGH.value if setting["mode"] == PRIORITY_ONLY else 0
-        tasks, gangs = 0, 0
+        new, tasks, gangs = 0, 0, 0
         for lane in range(first, LANES, 2):
-            tasks += s.clock[0]["waiting"][lane]
-            gangs += s.clock[0]["waiting"][lane + 1]
-        looked = min(tasks, DEPTH) + min(gangs, GANG_DEPTH)
+            new += c["unseen"][lane] + c["unseen"][lane + 1]
+            tasks += c["waiting"][lane] - c["unseen"][lane]
+            gangs += c["waiting"][lane + 1] - c["unseen"][lane + 1]
+        looked = new + min(tasks, DEPTH) + min(gangs, GANG_DEPTH)
     nodes = s.node.size
     # Three tiers compare zones, then the nodes of one, then the accelerators of one; a flat search compares all.
     tiers = s.zone.size + nodes / s.zone.size + s.clock[0]["gpus_per_node"]
@@ -118,6 +119,7 @@ def end_decision(s: Engine) -> None:
     if c["growing"] > 0:
         _serve_growing(s)
     _dispatch_in_order(s)
+    look_at_end(s)
     c["releases_known"] = c["releases"]
     simple = setting["mode"] == SIMPLIFIED
     pause(s, k["pause_base_seconds"] + (0.0 if simple else s.node.size * k["pause_node_seconds"]))
@@ -202,10 +204,10 @@ def _dispatch_shortest(s: Engine) -> None:
 def _consider_all(s: Engine) -> None:
     """Book that a decision has looked at every task that was waiting when it began."""
     c = s.clock[0]
-    for i in range(c["unseen"], c["known"]):
+    for i in range(c["considered"], c["known"]):
         if s.task[i]["state"] == WAITING:
             consider(s, i)
-    c["unseen"] = c["known"]
+    c["considered"] = c["known"]
 
 
 @compiled

@@ -40,6 +40,9 @@ def enqueue(s: Engine, i: int) -> None:
     else:
         c["head"][lane] = i
     c["tail"][lane] = i
+    c["unseen"][lane] += 1
+    if c["fresh"][lane] < 0:
+        c["fresh"][lane] = i
     c["waiting"][lane] += 1
     c["waiting_kind"][task["kind"]] += 1
     c["pending"] += task["gpus"]
@@ -61,6 +64,9 @@ def dequeue(s: Engine, i: int) -> None:
     else:
         c["tail"][lane] = before
     c["waiting"][lane] -= 1
+    c["unseen"][lane] -= 1 - task["seen"]
+    if c["fresh"][lane] == i:
+        c["fresh"][lane] = after
     c["waiting_kind"][task["kind"]] -= 1
     # Sums of floats drift; an empty queue is the moment to forget that.
     c["pending"] = c["pending"] - task["gpus"] if waiting(s) > 0 else 0.0
@@ -88,22 +94,37 @@ def look_from_start(s: Engine, lowest: int, limit: int, gang_limit: int) -> None
 def look_next(s: Engine, by_priority: int) -> int:
     """Return the next task in the queue, -1 at its end: by priority, then submission, or by submission alone.
 
-    Tasks that were submitted after the decision began are beyond its end. A task's number is its rank by submission.
+    Tasks that were submitted after the decision began are beyond its end; a task's number is its rank by submission.
+    When the limit is reached, only tasks follow that no decision has looked at.
     """
     c = s.clock[0]
     best, best_lane = -1, -1
     for lane in range(LANES - 1, -1, -1):
         i = c["cursor"][lane]
-        if i < 0:
+        if i >= 0 and s.task[i]["seen"] == 1 and c["looked"][lane % 2] >= c["limit"][lane % 2]:
+            i = c["fresh"][lane]
+            if i >= 0 and s.task[i]["seen"] == 1:
+                i = -1
+            c["cursor"][lane] = i
+        if i < 0 or i >= c["known"]:
             continue
-        if i >= c["known"] or c["looked"][lane % 2] >= c["limit"][lane % 2]:
-            c["cursor"][lane] = -1
-        elif best < 0 or (i < best and (by_priority == 0 or lane // 2 == best_lane // 2)):
+        if best < 0 or (i < best and (by_priority == 0 or lane // 2 == best_lane // 2)):
             best, best_lane = i, lane
     if best >= 0:
         c["cursor"][best_lane] = s.task[best]["next"]
-        c["looked"][best_lane % 2] += 1
+        c["looked"][best_lane % 2] += s.task[best]["seen"]
     return int(best)
+
+
+@compiled
+def look_at_end(s: Engine) -> None:
+    """Let the fresh tasks begin after those that a decision has looked at."""
+    c = s.clock[0]
+    for lane in range(LANES):
+        i = c["fresh"][lane]
+        while i >= 0 and s.task[i]["seen"] == 1:
+            i = s.task[i]["next"]
+        c["fresh"][lane] = i
 
 
 @compiled
@@ -112,4 +133,5 @@ def consider(s: Engine, i: int) -> None:
     task = s.task[i]
     if task["seen"] == 0:
         task["seen"] = 1
+        s.clock[0]["unseen"][lane_of(s, i)] -= 1
         observe(s, LATENCY, s.clock[0]["now"] - task["submit"])

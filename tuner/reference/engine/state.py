@@ -25,10 +25,11 @@ INSTANCES: Final = 16
 """Most models in the memory of an accelerator: the smallest takes more than a sixteenth."""
 
 DEPTH: Final = 256
-"""Waiting tasks that one decision looks at, gangs aside (assumption; Slurm's backfill, too, is bounded by default)."""
+"""Waiting tasks, gangs aside, that one decision looks at again; new ones are always looked at (assumption: like the
+queue of unschedulable pods of kube-scheduler, or the bound on Slurm's backfill)."""
 
 GANG_DEPTH: Final = 64
-"""Waiting gangs that one decision looks at, beside; FCFS knows no bounds and looks at all (assumption)."""
+"""Waiting gangs that one decision looks at again. FCFS knows no bounds and looks at all, always."""
 
 LANES: Final = 6
 """Queues: two a priority, one for tasks that share accelerators or run on CPUs, one for gangs."""
@@ -212,7 +213,7 @@ CLOCK: Final = np.dtype(
         ("frozen_until", _F),
         ("paused", _F),
         ("arrived", np.int64),
-        ("unseen", np.int64),
+        ("considered", np.int64),
         ("gone", np.int64),
         ("events", np.int64),
         ("growing", np.int64),
@@ -229,6 +230,8 @@ CLOCK: Final = np.dtype(
         ("head", np.int64, (LANES,)),
         ("tail", np.int64, (LANES,)),
         ("waiting", np.int64, (LANES,)),
+        ("unseen", np.int64, (LANES,)),
+        ("fresh", np.int64, (LANES,)),
         ("cursor", np.int64, (LANES,)),
         ("looked", np.int64, (2,)),
         ("limit", np.int64, (2,)),
@@ -300,5 +303,5 @@ class Engine(NamedTuple):
     event: Records  # [4 * tasks + 16] EVENT: heap of events on the wall clock.
     measure: Records  # [MEASURES] MEASURE: histograms.
     ring: Records  # [RING + 1] READING: the last ones at ticks, and one for a look in between.
-    scratch: Records  # [max(DEPTH + GANG_DEPTH, gpus)] SCRATCH: what is being sorted.
+    scratch: Records  # [max(tasks, gpus)] SCRATCH: what is being sorted.
     forecast: Records  # [steps] float64: inference arrivals a second.
