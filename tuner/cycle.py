@@ -258,6 +258,7 @@ class Cycle:
             searched_at_seconds=draft.at_seconds,
             context=tuple(context.tolist()),
             searches=self._memory.searches.searches + 1,
+            fruitless=self._memory.searches.fruitless + 1,
         )
         self._memory = replace(self._memory, searches=searches)
         with draft.at("judge"):
@@ -400,7 +401,7 @@ class Cycle:
             )
             draft.receipt = receipt = self._write(draft, observation.knobs, target, observation.revision)
             if receipt.applied:
-                searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds)
+                searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, fruitless=0)
                 self._memory = replace(self._memory, searches=searches)
                 self._memory = then(receipt)
             else:

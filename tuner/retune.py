@@ -14,8 +14,14 @@ from tuner.values.stages import FloatArray, Forecast, Observation
 _LOOK_AHEAD_SECONDS: Final = 900.0
 """The context is what is expected over 15 minutes, the lead at which forecasts are scored."""
 
-_PSEUDO_TASKS: Final = 20.0
+_LOOK_BACK_STEPS: Final = 30
+"""Samples of the past that count as much as the future: half an hour, in which single bursts level out."""
+
+_PSEUDO_TASKS: Final = 50.0
 """Added to every count, so that the noise of a few tasks does not look like a moved load (assumption)."""
+
+MAX_BACK_OFF: Final = 2
+"""Doublings of the shift that is asked for while searches find nothing: from the second on, four times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +42,21 @@ def context_vector(observation: Observation, forecast: Forecast) -> FloatArray:
 
     Args:
         observation: What is.
-        forecast: What is expected; its medians smooth out the noise of single minutes.
+        forecast: What is expected.
 
     Returns:
-        Shape (6,): expected tasks of each class over 15 minutes, tasks waiting, demand pending, share allocated; what
-        is not known counts as 0.
+        Shape (6,): tasks of each class in 15 minutes and tasks waiting, both between what was and what is expected;
+        demand pending, share allocated; what is not known counts as 0.
     """
     steps = max(1, round(_LOOK_AHEAD_SECONDS / forecast.step_seconds))
 
     def expected(name: str) -> float:
-        return float(forecast[name][:steps, 1].mean()) if name in forecast.names else math.nan
+        if name not in forecast.names:
+            return math.nan
+        ahead = float(forecast[name][:steps, 1].mean())
+        past = observation.history[name][-_LOOK_BACK_STEPS:] if name in observation.history else np.empty(0)
+        known = past[np.isfinite(past)]
+        return (ahead + float(known.mean())) / 2 if known.size else ahead
 
     tasks = [expected(f"arrivals_per_second:{kind}") * _LOOK_AHEAD_SECONDS for kind in TASK_CLASSES]
     if not np.isfinite(tasks).any():
@@ -71,12 +82,14 @@ class SearchHistory:
         context: Context of the last one; empty before the first, and after a change was promoted.
         searches: How many ran.
         changed_at_seconds: When a setting was last changed; NaN where it never was.
+        fruitless: Searches in a row that led to no change.
     """
 
     searched_at_seconds: float = math.nan
     context: tuple[float, ...] = ()
     searches: int = 0
     changed_at_seconds: float = math.nan
+    fruitless: int = 0
 
 
 def should_search(
@@ -104,7 +117,9 @@ def _due(history: SearchHistory, context: FloatArray, *, at_seconds: float, sett
     age, limit = at_seconds - history.searched_at_seconds, settings.retune_after_seconds
     if age >= limit:
         return Trigger(search=True, reason=f"last search is {age:.0f} s old, the limit is {limit:g} s")
-    moved, limit = distance(context, np.array(history.context)), settings.context_shift
+    # Where the last searches found nothing, a small move will not have changed that.
+    limit = settings.context_shift * 2 ** min(history.fruitless, MAX_BACK_OFF)
+    moved = distance(context, np.array(history.context))
     if moved >= limit:
         return Trigger(search=True, reason=f"load moved by {moved:.2f} (log-ratio), over {limit:g}")
     return Trigger(search=False, reason=f"load moved by {moved:.2f} (log-ratio) since the last search, under {limit:g}")

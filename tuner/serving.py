@@ -52,18 +52,16 @@ def split_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def start(app: ASGIApp, *, listen: str) -> Server:
-    """Serve an application in a daemon thread and return once it accepts connections.
+def bind(listen: str) -> socket.socket:
+    """Return a socket on an address, for `start`; so an address in use is an error of the caller and not of a thread.
 
     Args:
-        app: The ASGI application.
         listen: `HOST:PORT`; port 0 picks a free one.
 
     Raises:
         ConfigError: The address is malformed or in use; the message says which.
     """
     host, port = split_listen(listen)
-    # The socket is bound here, so that an address in use is an error of the caller and not of a thread.
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -71,6 +69,21 @@ def start(app: ASGIApp, *, listen: str) -> Server:
     except OSError as error:
         bound.close()
         raise ConfigError(f"cannot listen on {listen}: {error.strerror}; choose another port, or 0 for any") from error
+    return bound
+
+
+def start(app: ASGIApp, *, listen: str | socket.socket) -> Server:
+    """Serve an application in a daemon thread and return once it accepts connections.
+
+    Args:
+        app: The ASGI application.
+        listen: `HOST:PORT`, or a socket from `bind`, which is closed with the server.
+
+    Raises:
+        ConfigError: The address is malformed or in use, or the server does not start.
+    """
+    bound = bind(listen) if isinstance(listen, str) else listen
+    host, port = bound.getsockname()[:2]
     # lifespan "on" would need the application to speak that protocol; nothing here starts or stops with the server.
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
@@ -80,5 +93,5 @@ def start(app: ASGIApp, *, listen: str) -> Server:
     while not server.started and thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.005)
     if not server.started:
-        raise ConfigError(f"the server on {listen} did not start within {_START_WITHIN_SECONDS:g} s")
-    return Server(host=host, port=bound.getsockname()[1], _server=server, _thread=thread)
+        raise ConfigError(f"the server on {host}:{port} did not start within {_START_WITHIN_SECONDS:g} s")
+    return Server(host=host, port=port, _server=server, _thread=thread)

@@ -85,8 +85,8 @@ class Laboratory:
         """
         outcomes = {UNTOUCHED: self.fixed(case, FIXED_ARMS[UNTOUCHED](case.bounds), title=UNTOUCHED)}
         # The long ones first: while they think, the others simulate.
-        for arm, tuner in reversed(TUNED_ARMS.items()):
-            outcomes[arm] = self.tuned(case, arm, tuner)
+        for arm in reversed(tuple(TUNED_ARMS)):
+            outcomes[arm] = self.tuned(case, arm, TUNED_ARMS[arm])
         for arm, settings in FIXED_ARMS.items():
             if arm != UNTOUCHED:
                 outcomes[arm] = self.fixed(case, settings(case.bounds), title=arm)
@@ -104,9 +104,7 @@ class Laboratory:
     def tuned(self, case: Case, arm: str, tuner: TunerFactory) -> tuple[Outcome, ...]:
         """Replay with a tuner on every seed."""
         settings = case.bounds.settings
-        found = tuple(
-            self._pool.map(lambda seed: self._one(case, settings, seed, arm=arm, tuner=tuner), case.seeds)
-        )
+        found = tuple(self._pool.map(lambda seed: self._one(case, settings, seed, arm=arm, tuner=tuner), case.seeds))
         self._say(f"{case.name} {case.bounds.name}: {arm} on {len(case.seeds)} seeds")
         return found
 

@@ -98,8 +98,6 @@ ARMS: Final = (*FIXED_ARMS, *LIVE_ARMS, BEST_FIXED, CLOCKTUNER)
 """Every arm, in the order of the tables."""
 
 
-
-
 def shipped(name: str, *, hours: float = 24.0) -> Callable[[int], NamedWorkload]:
     """Return what makes a shipped workload for a seed; jobs are the same for every seed, requests and physics not."""
 
@@ -113,8 +111,8 @@ def shipped(name: str, *, hours: float = 24.0) -> Callable[[int], NamedWorkload]
 def own(path: Path, trace_format: str, *, hours: float = 24.0) -> Callable[[int], NamedWorkload]:
     """Return what makes a workload of somebody's own trace for a seed.
 
-    The first `hours` of it are replayed as they are, without requests laid over, on as many nodes of the demonstration's
-    cluster as are busy for about 0.8 of the time, and at least as many as the largest gang needs.
+    The first `hours` of it are replayed as they are, without requests laid over, on as many nodes of the
+    demonstration's kind as are busy for about 0.8 of the time, and at least as many as the largest gang needs.
 
     Raises:
         TraceError: The file cannot be read.

@@ -6,13 +6,17 @@ recommended bounds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from tuner.bench.replays import Outcome
+from tuner.reference.settings import ClockSettings
 from tuner.values.metrics import METRIC_INDEX
+
+ADAPTIVE_SLICE_ONLY: Final = replace(ClockSettings.unoptimised(), adaptive_slice=True)
+"""The unoptimised scheduler with nothing but slices that adapt."""
 
 Reader = Callable[[Outcome], float]
 """Takes one figure from an outcome."""
@@ -125,6 +129,16 @@ def figures(arms: Mapping[str, Sequence[Outcome]]) -> Mapping[str, float]:
         for headline in HEADLINES
         for arm, outcomes in arms.items()
     }
+
+
+def cells(values: Sequence[float]) -> list[str]:
+    """Return values as they stand in a table: each with its change from the first; empty where there is none."""
+    first = values[0]
+    told = [f"{first:.4g}"]
+    for value in values[1:]:
+        change = f" ({value / first - 1:+.0%})" if first > 0 else ""
+        told.append(f"{value:.4g}{change}" if np.isfinite(value) else "")
+    return told
 
 
 def smallest(sizes: Sequence[int], good: Callable[[int], bool]) -> int | None:

@@ -111,10 +111,13 @@ class _Book:
         return sorted((knobs for knobs, number in self._known if number == 0), key=lambda knobs: self._known[knobs, 0])
 
     def complete(self, settings: Sequence[KnobValues]) -> None:
-        """Try settings on all seeds."""
+        """Try settings on all seeds, as many as the budget allows in full."""
+        jobs: list[Job] = []
         for knobs in settings:
-            if not self._tried(knobs) and self.left >= self._seeds - 1:
-                self.ask([(knobs, number) for number in range(self._seeds)])
+            new = [(knobs, number) for number in range(self._seeds) if (knobs, number) not in self._known]
+            if len(jobs) + len(new) <= self.left:
+                jobs += new
+        self.ask(jobs)
 
     def ask(self, jobs: Sequence[Job]) -> None:
         """Try what is not known yet, as far as the budget goes."""

@@ -121,7 +121,8 @@ def _tasks_digest(workload: NamedWorkload) -> str:
 def _load(path: Path) -> Outcome | None:
     """Return a remembered replay; None where there is none, or a file that cannot be read."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        # Opened here, for numpy leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             changes, rollbacks = data["counts"].tolist()
             names, values = data["fact_names"].tolist(), data["fact_values"].tolist()
             return Outcome(

@@ -122,7 +122,7 @@ class _Run:
             tuner.watch(first)
 
     def through(self, windows: int) -> Outcome:
-        seen = []
+        seen: list[MetricVector] = []
         for number in range(windows):
             if number > 0:
                 self._decide(seen[-1])

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -131,7 +132,7 @@ class DirectActuator:
         if knobs.differs(current.knobs) or (mode is not None and mode is not current.mode):
             if expected_revision != current.revision:
                 raise ChangeConflicted(f"the settings are at revision {current.revision}, not at {expected_revision}")
-            settings = self._scheduler.settings.with_knobs(knobs)
+            settings = replace(self._scheduler.settings.with_knobs(knobs), mode=mode or current.mode)
             self._scheduler.configure(settings)
             self._revision += 1
         return self.read()
@@ -171,9 +172,7 @@ class Clocktuner(Sidecar):
     def attach(self, scheduler: ReferenceScheduler) -> None:
         """Put the loop together."""
         self._scheduler = scheduler
-        self._parts = wiring.assemble(
-            self._policy, source=self._source, actuator=DirectActuator(scheduler), clock=None
-        )
+        self._parts = wiring.assemble(self._policy, source=self._source, actuator=DirectActuator(scheduler), clock=None)
 
     def watch(self, snapshot: Snapshot) -> None:
         """Scrape."""
@@ -215,9 +214,7 @@ def policy_for(site: Site, *, journal: Path) -> Policy:
     changed: dict[str, Any] = {
         "metrics": {name: each.model_copy(update={"scrape": name}) for name, each in policy.metrics.items()},
         "context": {name: each.model_copy(update={"scrape": name}) for name, each in policy.context.items()},
-        "knobs": {
-            spec.role: policy.knobs[spec.role].model_copy(update=_bounds(spec)) for spec in site.specs
-        },
+        "knobs": {spec.role: policy.knobs[spec.role].model_copy(update=_bounds(spec)) for spec in site.specs},
         "cycle": policy.cycle.model_copy(update={"period_seconds": WINDOW_SECONDS}),
         "search": policy.search.model_copy(update={"seed": site.seed}),
         "journal": policy.journal.model_copy(update={"path": str(journal)}),

@@ -22,9 +22,6 @@ from tuner.forecast.window import best_window
 from tuner.settings.model import ForecastSettings
 from tuner.values.stages import STEP_SECONDS, FloatArray, Forecast, Observation, SeriesFrame
 
-RUNGS: Final = ("selected", "smoothing", "last_value")
-"""The ladder, best first."""
-
 REFIT_BUDGET_SECONDS: Final = 2.0
 """Time that fitting may take of a core, where there is a clock."""
 
@@ -193,9 +190,9 @@ class _Track:
         return tuple(self.describer.names[row] for row in np.flatnonzero(self.fleet.selection.drifted))
 
     def _models(self, served: Served, shown: NDArray[np.int64]) -> tuple[str, ...]:
-        labels = self.fleet.selection.members
-        pairs = zip(served.median[shown], served.spread[shown], strict=True)
-        return tuple(labels[a] if a == b else f"{labels[a]}+{labels[b]}" for a, b in pairs)
+        names = self.fleet.selection.members
+        labels = np.array([[one if one == other else f"{one}+{other}" for other in names] for one in names])
+        return tuple(labels[served.median[shown], served.spread[shown]].tolist())
 
     def _rung(self, served: Served, *, trusted: bool) -> str:
         if not trusted:

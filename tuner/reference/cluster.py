@@ -48,7 +48,7 @@ class ClusterSpec:
             f"cpu_slots_per_node is {self.cpu_slots_per_node}, must be 0 or more": self.cpu_slots_per_node < 0,
             f"residents_per_gpu is {self.residents_per_gpu}, must be 1..8": not 1 <= self.residents_per_gpu <= 8,
             f"zone_speeds has {len(self.zone_speeds)} entries, must be {len(self.zone_nodes)}, all over 0": (
-                len(self.zone_speeds) != len(self.zone_nodes) or min(self.zone_speeds) <= 0
+                len(self.zone_speeds) != len(self.zone_nodes) or min(self.zone_speeds, default=1.0) <= 0
             ),
             f"link_factor is {self.link_factor}, must be 0 or more": not self.link_factor >= 0,
         }

@@ -13,20 +13,18 @@ decision on. An ETag never comes back: it names this process and the number of t
 
 import secrets
 import signal
-import socket
 import threading
-import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, Protocol
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tuner.errors import ChangeRejected, ConfigError
+from tuner import serving
+from tuner.errors import ChangeRejected
 from tuner.reference.cluster import ClusterSpec
 from tuner.reference.demand import DemandForecast
 from tuner.reference.documents import forecast_of, settings_document, settings_of
@@ -37,9 +35,6 @@ from tuner.reference.trace import Trace
 
 MAX_BODY_BYTES: Final = 1 << 20
 """Largest request: a forecast of 100,000 steps."""
-
-_START_WITHIN_SECONDS: Final = 10.0
-_STOP_WITHIN_SECONDS: Final = 5.0
 
 
 class SettingsStore:
@@ -198,24 +193,17 @@ class ReferenceServer:
         Raises:
             ConfigError: The address is malformed or in use, or another argument makes no sense.
         """
-        bound = _bind(listen)
+        # Before the scheduler is built, which takes seconds for a long trace.
+        bound = serving.bind(listen)
         try:
             self._paced = PacedScheduler(trace, cluster, settings=settings, seed=seed, speed=speed)
         except BaseException:
             bound.close()
             raise
-        host, port = bound.getsockname()[:2]
-        self.url: Final = f"http://{host}:{port}"
+        self._server = serving.start(Service(self._paced, settings).application(), listen=bound)
+        self.url: Final = self._server.url
         """Base URL without a trailing slash."""
-        service = Service(self._paced, settings)
-        config = uvicorn.Config(
-            service.application(), log_level="warning", access_log=False, lifespan="off", log_config=None
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [bound]}, name="reference-http", daemon=True
-        )
-        self._start()
+        self._paced.start()
 
     def __enter__(self) -> "ReferenceServer":
         """Return itself."""
@@ -232,18 +220,8 @@ class ReferenceServer:
 
     def stop(self) -> None:
         """Stop accepting, let answers and the step under way end, and wait for both threads."""
-        self._server.should_exit = True
-        self._thread.join(_STOP_WITHIN_SECONDS)
+        self._server.stop()
         self._paced.stop()
-
-    def _start(self) -> None:
-        self._thread.start()
-        deadline = time.monotonic() + _START_WITHIN_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise ConfigError(f"the server on {self.url} did not start within {_START_WITHIN_SECONDS:g} s")
-            time.sleep(0.005)
-        self._paced.start()
 
 
 def serve(
@@ -288,18 +266,3 @@ def _on_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     return ended
-
-
-def _bind(listen: str) -> socket.socket:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"listen address is {listen!r}, must be HOST:PORT, such as 127.0.0.1:9465")
-    # The socket is bound here, so that an address in use is an error of the caller and not of a thread.
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, int(port)))
-    except OSError as error:
-        bound.close()
-        raise ConfigError(f"cannot listen on {listen}: {error.strerror}; choose another port, or 0 for any") from error
-    return bound

@@ -72,7 +72,8 @@ class CycleSettings(Section):
     min_fidelity_ratio: float = Field(default=0.3, ge=0, le=1)
     """Smallest fidelity of the twin that is acted upon (assumption: below it the twin explains little)."""
     context_shift: float = Field(default=0.15, ge=0)
-    """How far the load must have moved since the last search to search again, as a log-ratio."""
+    """How far the load must have moved since the last search to search again, as a log-ratio. Doubled for each search
+    in a row that found nothing, up to four times."""
     retune_after_seconds: Seconds = Field(default=21_600.0, gt=0)
     """Search again after this time even when nothing seems to have moved: six hours."""
     max_searches: int | None = Field(default=None, ge=1)

@@ -222,6 +222,7 @@ def _best_in(s: Engine, begin: int, end: int, i: int, need: float, may_open: boo
     may_evict = task["priority"] != Priority.LOW
     balanced = s.settings[0]["tiers"] == 0
     slots = 0 if task["model"] == NO_MODEL else 1
+    ideal = 0.0 if balanced else -0.25 if high else 1.0
     best, best_key = NOWHERE, math.inf
     for g in range(begin, end):
         gpu = s.gpu[g]
@@ -235,6 +236,8 @@ def _best_in(s: Engine, begin: int, end: int, i: int, need: float, may_open: boo
         key = _load_key(s, g, high, balanced) + (0.5 if crowded else 0.0)
         if key < best_key and (slots == 0 or find_instance(s, g, task["model"]) < 0):
             best, best_key = g, key
+            if key == ideal:
+                break
     return best, best_key
 
 
@@ -253,7 +256,7 @@ def _first_in(s: Engine, i: int, need: float) -> int:
 
 @compiled
 def find_shared(s: Engine, i: int, may_open: bool) -> int:
-    """Return an accelerator for a time-shared task whose model is warm nowhere, home first; else -1."""
+    """Return an accelerator for a time-shared task on which its model is not loaded, home first; else -1."""
     task = s.task[i]
     need = memory_needed(s, i)
     if s.settings[0]["mode"] == 1:

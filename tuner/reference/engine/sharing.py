@@ -13,6 +13,10 @@ from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.state import LOADING, Record
 
 
+CRUMB = 1e-9
+"""Part of a slice for which no turn of its own is needed: rounding, not work."""
+
+
 @compiled
 def _grant(gpu: Record, i: int, seconds: float) -> None:
     """Book time that a resident was given."""
@@ -88,17 +92,17 @@ def next_milestone(gpu: Record) -> float:
         return float(gpu["lead"] + max(gpu["goal"][first], 0.0))
     round_length = round_seconds(gpu)
     turn_ends = gpu["lead"] + gpu["quantum"]
-    if gpu["goal"][first] <= gpu["quantum"]:
+    if gpu["goal"][first] <= gpu["quantum"] + CRUMB * gpu["slice"][first]:
         best = gpu["lead"] + max(gpu["goal"][first], 0.0)
     else:
         rest = gpu["goal"][first] - gpu["quantum"]
-        turns = math.ceil(rest / gpu["slice"][first])
+        turns = math.ceil(rest / gpu["slice"][first] - CRUMB)
         # Its last turn starts after those of the others, so the length of its own turns before stays in.
         best = turn_ends + turns * round_length - gpu["slice"][first] + (rest - (turns - 1) * gpu["slice"][first])
     starts = turn_ends
     for step in range(1, n):
         i = (first + step) % n
-        turns = max(math.ceil(gpu["goal"][i] / gpu["slice"][i]), 1)
+        turns = max(math.ceil(gpu["goal"][i] / gpu["slice"][i] - CRUMB), 1)
         inside = max(gpu["goal"][i] - (turns - 1) * gpu["slice"][i], 0.0)
         ends = starts + (turns - 1) * round_length + gpu["cost"][i] + inside
         if ends < best:

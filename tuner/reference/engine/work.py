@@ -175,6 +175,7 @@ def _complete(s: Engine, i: int) -> None:
     c = s.clock[0]
     task = s.task[i]
     task["state"] = COMPLETED
+    task["ends"] = c["now"]
     c["gone"] += 1
     c["completed"][task["kind"]] += 1
     c["running_kind"][task["kind"]] -= 1
@@ -360,5 +361,6 @@ def abandon(s: Engine, i: int) -> None:
         return
     dequeue(s, i)
     s.task[i]["state"] = ABANDONED
+    s.task[i]["ends"] = c["now"]
     c["gone"] += 1
     c["abandoned"][s.task[i]["kind"]] += 1
