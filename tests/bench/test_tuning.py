@@ -99,6 +99,29 @@ def test_a_comparison_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> N
         assert found.scores(arm) == alone.scores(arm)
 
 
+@pytest.mark.usefixtures("planted")
+def test_a_tuner_of_the_outside_takes_part_and_is_never_remembered(laboratory: Laboratory) -> None:
+    made = []
+
+    class Mine:
+        def __init__(self, site: Site) -> None:
+            made.append(site.seed)
+            self.knobs = site.start
+
+        def ask(self) -> KnobValues:
+            return self.knobs
+
+        def tell(self, score: float, metrics: MetricVector) -> None:
+            del score, metrics
+
+    for _ in range(2):
+        found = laboratory.compare(_case(), budget=2, others={"mine": Mine})
+
+    assert tuple(found.outcomes) == (*ARMS, "mine")
+    assert found.scores("mine") == (0.0, 0.0)
+    assert sorted(made) == [1, 1, 2, 2]
+
+
 def test_a_tuned_replay_differs_between_seeds_but_not_between_runs(tmp_path: Path) -> None:
     scores = []
     for folder in ("one", "two"):

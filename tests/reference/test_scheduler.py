@@ -20,7 +20,7 @@ from tuner.reference.synthetic import merge, poisson, popularity, tasks
 from tuner.reference.workload import Priority, TaskKind, Workload
 from tuner.values.knobs import SchedulerMode
 
-quick = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="thousands of tasks are too many for plain Python")
+quick = pytest.mark.skipif(bool(getattr(numba.config, "DISABLE_JIT", 0)), reason="thousands of tasks are too many for plain Python")
 
 SETTINGS = {
     "clock": ClockSettings(),

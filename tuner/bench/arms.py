@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from tuner.bench.cases import BEST_FIXED, FIXED_ARMS, TUNED_ARMS, UNTOUCHED, BoundSet
+from tuner.bench.cases import ARMS, BEST_FIXED, FIXED_ARMS, TUNED_ARMS, UNTOUCHED, BoundSet
 from tuner.bench.hindsight import Hindsight, Job, best_fixed
 from tuner.bench.remembered import Remembered, key_of
 from tuner.bench.replays import Outcome, replay
@@ -44,7 +44,7 @@ class Compared:
     """What came of a case.
 
     Attributes:
-        outcomes: By arm, one a seed.
+        outcomes: By arm, one a seed; in the order of the tables.
         hindsight: How the best fixed setting was found.
     """
 
@@ -76,12 +76,13 @@ class Laboratory:
         """End the threads; replays that have not begun are dropped."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def compare(self, case: Case, *, budget: int) -> Compared:
+    def compare(self, case: Case, *, budget: int, others: Mapping[str, TunerFactory] | None = None) -> Compared:
         """Run all arms of a case.
 
         Args:
             case: What to run.
             budget: Most replays for the best fixed setting.
+            others: Tuners of the outside, by name. Their replays are not remembered, for their code is not known.
         """
         outcomes = {UNTOUCHED: self.fixed(case, FIXED_ARMS[UNTOUCHED](case.bounds), title=UNTOUCHED)}
         # The long ones first: while they think, the others simulate.
@@ -93,7 +94,8 @@ class Laboratory:
         hindsight = self.hindsight(case, outcomes[UNTOUCHED], budget=budget)
         best = case.bounds.settings.with_knobs(hindsight.knobs)
         outcomes[BEST_FIXED] = self.fixed(case, best, title=f"{BEST_FIXED} ({hindsight.knobs.describe()})")
-        return Compared(outcomes, hindsight)
+        outcomes |= {arm: self.tuned(case, arm, tuner, remember=False) for arm, tuner in (others or {}).items()}
+        return Compared({arm: outcomes[arm] for arm in (*ARMS, *(others or {}))}, hindsight)
 
     def fixed(self, case: Case, settings: ClockSettings, *, title: str) -> tuple[Outcome, ...]:
         """Replay a setting that nobody touches on every seed."""
@@ -101,10 +103,16 @@ class Laboratory:
         self._say(f"{case.name} {case.bounds.name}: {title} on {len(case.seeds)} seeds")
         return found
 
-    def tuned(self, case: Case, arm: str, tuner: TunerFactory) -> tuple[Outcome, ...]:
+    def tuned(self, case: Case, arm: str, tuner: TunerFactory, *, remember: bool = True) -> tuple[Outcome, ...]:
         """Replay with a tuner on every seed."""
         settings = case.bounds.settings
-        found = tuple(self._pool.map(lambda seed: self._one(case, settings, seed, arm=arm, tuner=tuner), case.seeds))
+
+        def one(seed: int) -> Outcome:
+            if remember:
+                return self._one(case, settings, seed, arm=arm, tuner=tuner)
+            return replay(case.workload(seed), settings, site=case.site(seed), tuner=tuner)
+
+        found = tuple(self._pool.map(one, case.seeds))
         self._say(f"{case.name} {case.bounds.name}: {arm} on {len(case.seeds)} seeds")
         return found
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -49,6 +50,7 @@ class Remembered:
     def __init__(self, folder: Path) -> None:
         """Use a folder, which need not exist yet."""
         self._folder = folder
+        self._counting = threading.Lock()
         self.made = 0
         self.recalled = 0
 
@@ -57,10 +59,12 @@ class Remembered:
         path = self._folder / f"{key}.npz"
         known = _load(path)
         if known is not None:
-            self.recalled += 1
+            with self._counting:
+                self.recalled += 1
             return known
         outcome = make()
-        self.made += 1
+        with self._counting:
+            self.made += 1
         self._folder.mkdir(parents=True, exist_ok=True)
         _save(path, outcome)
         return outcome

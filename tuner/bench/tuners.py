@@ -13,7 +13,7 @@ for the setting of the next five:
         def tell(self, score: float, metrics: MetricVector) -> None:
             ...
 
-    replay(workload, ClockSettings(), site=Site(specs=specs, start=start, seed=1), tuner=Mine)
+    tuner.bench.tuning.run(trace=None, trace_format="csv", seeds=3, quick=True, others={"mine": Mine})
 
 A tuner of the outside knows its site, scores and metrics, and nothing else: not the workload, not the future, not what
 the untouched scheduler would have done. Those that need nothing but a recent past have to make do with it in life, too.

@@ -30,7 +30,6 @@ from tuner import logs
 from tuner.bench import headlines
 from tuner.bench.arms import Case, Compared, Laboratory
 from tuner.bench.cases import (
-    ARMS,
     BEST_FIXED,
     BOUND_SETS,
     CLOCKTUNER,
@@ -46,6 +45,7 @@ from tuner.bench.hardware import nodes_for_equal_wait
 from tuner.bench.hindsight import MAX_RUNS
 from tuner.bench.remembered import Remembered, default_folder
 from tuner.bench.results import Results
+from tuner.bench.tuners import TunerFactory
 from tuner.reference.workloads import BENCH_NAMES, NamedWorkload
 from tuner.values.metrics import METRIC_NAMES, MetricVector, worsened
 
@@ -71,6 +71,7 @@ def run(
     quick: bool,
     cache: Path | None = None,
     names: Sequence[str] = BENCH_NAMES,
+    others: Mapping[str, TunerFactory] | None = None,
 ) -> Results:
     """Run the benchmark, print a table for each workload and set of bounds, and return the figures.
 
@@ -81,6 +82,7 @@ def run(
         quick: A few hours of one workload, at most two seeds, and few replays for the best fixed setting.
         cache: Folder in which replays are remembered; in the user's cache directory where absent.
         names: Shipped workloads to run.
+        others: Tuners of the outside that take part, by name; see `tuner.bench.tuners`.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -104,7 +106,7 @@ def run(
     ) as laboratory:
         compared = {}
         for case in cases:
-            compared[case.name, case.bounds.name] = found = laboratory.compare(case, budget=budget)
+            compared[case.name, case.bounds.name] = found = laboratory.compare(case, budget=budget, others=others)
             judge(results, case, found)
             _print(case, found)
         recommended = [case for case in cases if case.bounds is RECOMMENDED]
@@ -127,7 +129,7 @@ def judge(results: Results, case: Case, found: Compared) -> None:
     results.add(f"tuning_hindsight_gain_{name}", -Spread.of(fixed).mean)
     arms = results.setting.setdefault("arms", {})
     if isinstance(arms, dict):
-        arms[name] = {arm: _told(found, arm) for arm in ARMS}
+        arms[name] = {arm: _told(found, arm) for arm in found.outcomes}
         arms[name][BEST_FIXED] |= {"setting": found.hindsight.knobs.describe(), "replays": found.hindsight.runs}
 
 
@@ -151,26 +153,26 @@ def _told(found: Compared, arm: str) -> dict[str, object]:
 
 def _print(case: Case, found: Compared) -> None:
     """Print what came of a case: one column an arm, metrics that are worse than untouched marked."""
-    told = {arm: _told(found, arm) for arm in ARMS}
+    told = {arm: _told(found, arm) for arm in found.outcomes}
     title = (
         f"{case.name}, {case.bounds.name} bounds, from {case.bounds.start_name}; means of {len(case.seeds)} seeds; "
         f"best fixed after {found.hindsight.runs} replays: {found.hindsight.knobs.describe()}; "
         "* worse than untouched (simulated)"
     )
-    table = Table("", *ARMS, title=title, title_justify="left")
+    table = Table("", *told, title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in ARMS))
-    table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in ARMS))
+    table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in told))
+    table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in told))
     untouched = _mean_metrics(found, UNTOUCHED)
     for index, name in enumerate(METRIC_NAMES):
         cells = []
-        for arm in ARMS:
+        for arm in told:
             metrics = _mean_metrics(found, arm)
             cells.append(f"{metrics[index]:.4g}" + ("*" if name in worsened(metrics, untouched) else ""))
         table.add_row(name, *cells)
     for count in ("changes", "rollbacks", "harmful_minutes"):
-        table.add_row(count.replace("_", " "), *(f"{told[arm][count]:g}" for arm in ARMS))
+        table.add_row(count.replace("_", " "), *(f"{told[arm][count]:g}" for arm in told))
     Console(width=180).print(table)
 
 

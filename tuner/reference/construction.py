@@ -65,7 +65,7 @@ def settings_record(settings: ClockSettings, *, generation: int) -> Records:
     record["reservation"] = settings.reservation_ratio
     record["mode"] = MODES.index(settings.mode)
     record["order"] = ORDERS.index(settings.order)
-    record["adaptive"] = settings.adaptive_slice and settings.mode is SchedulerMode.FULL
+    record["adaptive"] = settings.adaptive_slice
     record["prewarm"] = settings.prewarm
     record["tiers"] = settings.tiers
     record["generation"] = generation
@@ -73,7 +73,7 @@ def settings_record(settings: ClockSettings, *, generation: int) -> Records:
 
 
 def settings_from(record: Records) -> ClockSettings:
-    """Return the settings that a record of the engine stands for; `adaptive_slice` as it is in effect."""
+    """Return the settings that a record of the engine stands for."""
     return ClockSettings(
         base_slice_seconds=float(record["base_slice"]),
         prediction_window_seconds=float(record["window"]),

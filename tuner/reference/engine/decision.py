@@ -21,7 +21,23 @@ from tuner.reference.engine.placement import (
     memory_needed,
 )
 from tuner.reference.engine.queues import consider, enqueue, look_at_end, look_from_start, look_next, observe, waiting
-from tuner.reference.engine.state import ABANDON, DECISION, DEPTH, GANG_DEPTH, LANES, RUNNING, WAITING, Engine
+from tuner.reference.engine.state import (
+    ABANDON,
+    DECISION,
+    DEPTH,
+    EASY,
+    FCFS,
+    FULL,
+    GANG_DEPTH,
+    LANES,
+    PRIORITY,
+    PRIORITY_ONLY,
+    RUNNING,
+    SIMPLIFIED,
+    SJF,
+    WAITING,
+    Engine,
+)
 from tuner.reference.engine.timing import pause, reslice, schedule, sync
 from tuner.reference.engine.work import grow, start_gang, start_processing, start_shared
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind
@@ -38,8 +54,6 @@ GROW_SECONDS = 600.0
 UNKNOWN_SECONDS = 3600.0
 """Run time that is expected of tasks without history (assumption: a usual default time limit)."""
 
-PRIORITY, FCFS, EASY, SJF = range(4)
-FULL, SIMPLIFIED, PRIORITY_ONLY = range(3)
 NO, BY_TIME, BY_SPACE = range(3)
 
 

@@ -10,7 +10,7 @@ import math
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.sharing import join
-from tuner.reference.engine.state import INSTANCES, LOADING, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine
+from tuner.reference.engine.state import FULL, INSTANCES, LOADING, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine
 from tuner.reference.engine.timing import reslice, schedule, slice_of, sync
 
 REQUESTS_PER_INSTANCE = 2.0
@@ -184,7 +184,7 @@ def plan(s: Engine, number: int) -> None:
     for model in range(s.model.size):
         s.model[model]["plans"][number % PLAN_SLOTS] = s.model[model]["arrivals"]
     drop_expired(s)
-    if s.settings[0]["prewarm"] == 0 or s.settings[0]["mode"] != 0 or back == 0:
+    if s.settings[0]["prewarm"] == 0 or s.settings[0]["mode"] != FULL or back == 0:
         return
     span = min(back * step, now)
     total = 0.0

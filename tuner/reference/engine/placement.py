@@ -8,7 +8,7 @@ import math
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.models import SHARED_FIRST, find_instance
-from tuner.reference.engine.state import INSTANCES, Engine
+from tuner.reference.engine.state import INSTANCES, SIMPLIFIED, Engine
 from tuner.reference.workload import NO_MODEL, Priority
 
 NOWHERE = -1
@@ -259,11 +259,11 @@ def find_shared(s: Engine, i: int, may_open: bool) -> int:
     """Return an accelerator for a time-shared task on which its model is not loaded, home first; else -1."""
     task = s.task[i]
     need = memory_needed(s, i)
-    if s.settings[0]["mode"] == 1:
+    if s.settings[0]["mode"] == SIMPLIFIED:
         g = _first_in(s, i, need)
         if g != NOWHERE:
             return g
-    if s.settings[0]["tiers"] == 0 or s.settings[0]["mode"] == 1:
+    if s.settings[0]["tiers"] == 0 or s.settings[0]["mode"] == SIMPLIFIED:
         return _best_in(s, 0, s.gpu.size, i, need, may_open)[0]
     zones = s.zone.size
     home = task["zone"]

@@ -12,7 +12,6 @@ import math
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.state import LOADING, Record
 
-
 CRUMB = 1e-9
 """Part of a slice for which no turn of its own is needed: rounding, not work."""
 

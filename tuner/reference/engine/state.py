@@ -37,6 +37,9 @@ LANES: Final = 6
 RING: Final = 5
 """Readings kept for the values over the last minute: one now and four ticks of 15 s back."""
 
+RECENT: Final = 100
+"""Completed tasks over which the mean efficiency is taken; the source document's."""
+
 TICK_SECONDS: Final = 15.0
 """Time between two readings of temperature, power and the values over the last minute."""
 
@@ -59,6 +62,12 @@ END, MIDDLE, ABANDON = range(3)
 
 LATENCY, WAIT, HIGH_WAIT, DECISION, SERVICE = range(5)
 """Rows of histograms; service takes three, one a class."""
+
+PRIORITY, FCFS, EASY, SJF = range(4)
+"""Orders of the queue, as numbered by `QueueOrder`."""
+
+FULL, SIMPLIFIED, PRIORITY_ONLY = range(3)
+"""Modes, as numbered by `SchedulerMode`."""
 
 MEASURES: Final = SERVICE + 3
 RECENT_MEASURES: Final = 3
@@ -240,7 +249,7 @@ CLOCK: Final = np.dtype(
         ("pending", _F),
         ("recent_sum", _F),
         ("recent_count", np.int64),
-        ("recent", _F, (100,)),
+        ("recent", _F, (RECENT,)),
         ("running_gpu_tasks", np.int64),
         ("running_remote", np.int64),
         ("cross_rate", _F),

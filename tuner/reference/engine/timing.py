@@ -5,7 +5,7 @@ import math
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.heaps import reorder
 from tuner.reference.engine.sharing import next_milestone, run
-from tuner.reference.engine.state import Engine
+from tuner.reference.engine.state import RECENT, SIMPLIFIED, Engine
 
 SLICE_GAIN = 0.3
 """Weight of a task's efficiency in its slice; the source document's."""
@@ -71,10 +71,12 @@ def slice_of(s: Engine, group: int) -> float:
     The efficiency is the one predicted for its group from history, the mean that of the last 100 tasks.
     """
     c = s.clock[0]
-    base = float(s.settings[0]["base_slice"])
-    if s.settings[0]["adaptive"] == 0 or c["recent_count"] == 0 or s.group[group]["count"] == 0.0:
+    setting = s.settings[0]
+    base = float(setting["base_slice"])
+    fixed = setting["adaptive"] == 0 or setting["mode"] == SIMPLIFIED
+    if fixed or c["recent_count"] == 0 or s.group[group]["count"] == 0.0:
         return base
-    mean = c["recent_sum"] / c["recent_count"]
+    mean = c["recent_sum"] / min(c["recent_count"], RECENT)
     factor = 1.0 + SLICE_GAIN * (s.group[group]["efficiency"] - mean) / mean
     return float(base * max(factor, SMALLEST_SLICE))
 

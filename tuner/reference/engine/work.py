@@ -210,8 +210,8 @@ def _remember_efficiency(s: Engine, i: int) -> None:
     seen = (task["efficiency"] + change) / (task["penalty"] * speed)
     group = s.group[task["group"]]
     group["efficiency"] += (seen - group["efficiency"]) / min(group["count"] + 1.0, HISTORY)
-    at = c["recent_count"] % 100
-    if c["recent_count"] >= 100:
+    at = c["recent_count"] % RECENT
+    if c["recent_count"] >= RECENT:
         c["recent_sum"] -= c["recent"][at]
     c["recent"][at] = seen
     c["recent_sum"] += seen
