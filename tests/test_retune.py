@@ -74,10 +74,17 @@ def forecast(**medians: float) -> Forecast:
 def test_searches_when_the_load_moved_or_time_passed_but_not_too_soon_or_too_often(
     history: SearchHistory, context: np.ndarray, search: bool, reason: str
 ) -> None:
-    trigger = should_search(history, context, at_seconds=NOON, settings=SETTINGS)
+    trigger = should_search(history, context, at_seconds=NOON, settings=SETTINGS, intervals=3)
 
     assert trigger.search is search
     assert reason in trigger.reason
+
+
+def test_nothing_is_searched_for_that_could_not_be_judged() -> None:
+    trigger = should_search(SearchHistory(), HERE, at_seconds=NOON, settings=SETTINGS, intervals=2)
+
+    assert not trigger.search
+    assert "2 intervals tell how far the twin is off" in trigger.reason
 
 
 def test_twice_the_load_is_a_large_move_and_the_noise_of_few_tasks_is_not() -> None:

@@ -33,7 +33,7 @@ from tuner.record.journal import Intent, Journal
 from tuner.replaying import pack
 from tuner.retune import context_vector, should_search
 from tuner.settings.model import Policy
-from tuner.trials import ANCHORS, begin, look
+from tuner.trials import begin, look
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
@@ -245,7 +245,11 @@ class Cycle:
     def _tune(self, draft: Draft, observation: Observation, forecast: Forecast) -> None:
         context = context_vector(observation, forecast)
         trigger = should_search(
-            self._memory.searches, context, at_seconds=draft.at_seconds, settings=self._policy.cycle
+            self._memory.searches,
+            context,
+            at_seconds=draft.at_seconds,
+            settings=self._policy.cycle,
+            intervals=self._calibrator.intervals,
         )
         if not trigger.search or observation.knobs is None or not observation.knobs:
             draft.close(Decision.HOLD, trigger.reason if observation.knobs else "the scheduler has no knob to tune")
@@ -309,7 +313,7 @@ class Cycle:
             max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds,
             last_change_at_seconds=None if math.isnan(changed) else changed,
             on_trial=None if on_trial is None else on_trial.trial.change_cycle_id,
-            anchors=len(self._calibrator.anchors(ANCHORS)[0]),
+            anchors=self._calibrator.intervals,
             choices=self._policy.knob_choices(),
         )
 

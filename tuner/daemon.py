@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import FrameType
 from typing import Any, Final
 
 from tuner import logs
@@ -26,6 +25,9 @@ STOP_WITHIN_SECONDS: Final = 8.0
 
 EXIT_ABANDONED: Final = 1
 """Exit status where the cycle under way did not end in that time."""
+
+_LOOK_EVERY_SECONDS: Final = 0.2
+"""How soon a signal is noticed."""
 
 _PRUNE_EVERY_SECONDS: Final = 3600.0
 _RETRAIN_EVERY_SECONDS: Final = 3600.0
@@ -57,7 +59,7 @@ class Daemon:
         self._monotonic = monotonic
         self._log = logs.get("daemon")
         self._stopping = threading.Event()
-        self._told_to_stop = threading.Event()
+        self._failed = threading.Event()
         self._idle = threading.Lock()
         self._failure: Exception | None = None
         self._last_cycle_at = monotonic()
@@ -115,16 +117,16 @@ class Daemon:
             ConfigError: The page's address cannot be used.
             Exception: The kernels cannot be compiled, so that no cycle can ever run.
         """
-
-        def told(number: int, _: FrameType | None) -> None:
-            self._log.info("signal_received", signal=signal.Signals(number).name)
-            self._told_to_stop.set()
-
+        received: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, told)
+            # A handler may come in the midst of anything that this thread does, so it takes no lock and logs nothing.
+            signal.signal(number, lambda number, _: received.append(number))
         try:
             self.start()
-            self._told_to_stop.wait()
+            while not received and not self._failed.wait(_LOOK_EVERY_SECONDS):
+                pass
+            if received:
+                self._log.info("signal_received", signal=signal.Signals(received[0]).name)
         finally:
             if not self.stop():
                 # Python would wait for the thread of the cycle before it exits, however long that hangs.
@@ -180,7 +182,7 @@ class Daemon:
         except Exception as error:
             # Without kernels no cycle can ever run: better to end and say so than to look alive.
             self._failure = error
-            self._told_to_stop.set()
+            self._failed.set()
             raise
         self._last_cycle_at = self._monotonic()
         self._conditions["kernels_compiled"] = True

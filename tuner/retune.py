@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from tuner.judge.guards import MIN_ANCHORS
 from tuner.settings.model import CycleSettings
 from tuner.values.context import TASK_CLASSES
 from tuner.values.metrics import METRIC_INDEX
@@ -93,9 +94,20 @@ class SearchHistory:
 
 
 def should_search(
-    history: SearchHistory, context: FloatArray, *, at_seconds: float, settings: CycleSettings
+    history: SearchHistory, context: FloatArray, *, at_seconds: float, settings: CycleSettings, intervals: int
 ) -> Trigger:
-    """Say whether the load has moved far enough, or time enough has passed, for a new search."""
+    """Say whether the load has moved far enough, or time enough has passed, for a new search.
+
+    Args:
+        history: What is remembered of searches.
+        context: The load now.
+        at_seconds: Now.
+        settings: Limits of the policy.
+        intervals: Intervals of the past that are recorded; without some, nothing that a search finds could be judged.
+    """
+    if intervals < MIN_ANCHORS:
+        reason = f"{intervals} intervals tell how far the twin is off without a change, at least {MIN_ANCHORS} needed"
+        return Trigger(search=False, reason=reason)
     forbidden = _forbidden(history, at_seconds=at_seconds, settings=settings)
     if forbidden:
         return Trigger(search=False, reason=forbidden)

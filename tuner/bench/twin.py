@@ -12,14 +12,18 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from tuner.bench.cases import own
 from tuner.bench.observing import Recorder
 from tuner.bench.results import Results
+from tuner.errors import TraceError
 from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.settings import ClockSettings
+from tuner.reference.trace import DAY_SECONDS
 from tuner.reference.workloads import NamedWorkload, build
 from tuner.twin.calibration import Calibrator, knob_row
 from tuner.twin.model import evaluate, warm_up
@@ -88,13 +92,20 @@ class Examination:
     fidelity_ratio: float
 
 
-def run(*, quick: bool = False, workloads: Sequence[str] = WORKLOADS, seed: int = 1) -> Results:
+def run(
+    *, quick: bool = False, workloads: Sequence[str] = WORKLOADS, seed: int = 1, trace: Path | None = None
+) -> Results:
     """Measure speed and accuracy.
 
     Args:
         quick: Fewer settings, times and repetitions: for a first look.
         workloads: Names of the workloads to examine the twin on.
         seed: Of workloads, constants and settings.
+        trace: Plain CSV trace of somebody's own to examine the twin on, instead of the workloads; at least a day long,
+            because the trials lie in its first 24 hours.
+
+    Raises:
+        TraceError: The trace cannot be read, or is too short.
     """
     results = Results("twin", setting={"quick": quick, "seed": seed, "workloads": list(workloads)})
     warm_up()
@@ -103,8 +114,8 @@ def run(*, quick: bool = False, workloads: Sequence[str] = WORKLOADS, seed: int 
         results.add(f"twin_candidates_per_second_{nodes}_nodes", speed, at_least=goal)
     hours, settings = ((9, 12), 8) if quick else ((8, 11, 14, 17, 20, 23), 20)
     examined = {
-        name: examine(build(name, seed=seed), hours=hours, settings=random_settings(settings, seed=seed), seed=seed)
-        for name in workloads
+        workload.name: examine(workload, hours=hours, settings=random_settings(settings, seed=seed), seed=seed)
+        for workload in _examined(workloads, trace, seed=seed)
     }
     errors = np.concatenate([one.errors.reshape(-1, len(JUDGED)) for one in examined.values()])
     results.add("twin_error_median_ratio", float(np.nanmedian(errors)), at_most=0.10)
@@ -117,6 +128,16 @@ def run(*, quick: bool = False, workloads: Sequence[str] = WORKLOADS, seed: int 
         results.add(f"twin_rank_repeatability_of_reference_{name}", one.repeatability)
         results.add(f"twin_fidelity_ratio_{name}", one.fidelity_ratio)
     return results
+
+
+def _examined(names: Sequence[str], trace: Path | None, *, seed: int) -> Iterator[NamedWorkload]:
+    if trace is None:
+        yield from (build(name, seed=seed) for name in names)
+        return
+    workload = own(trace, "csv")(seed)
+    if workload.trace.span_seconds < DAY_SECONDS:
+        raise TraceError(f"{trace}: spans {workload.trace.span_seconds / 3600:.1f} h, must span 24 h at least")
+    yield workload
 
 
 def candidates_per_second(*, nodes: int, tasks: int, repetitions: int = 9, candidates: int = 200) -> float:

@@ -66,16 +66,21 @@ def tuning(
     *,
     trace: Annotated[Path | None, typer.Option(help="A trace of your own, instead of the shipped workloads.")] = None,
     trace_format: Annotated[
-        str, typer.Option("--format", help="Format of the trace: csv, swf, openb, itp, helios.")
+        str,
+        typer.Option(
+            "--format",
+            help="Format of the trace: csv, swf, openb, itp, surf, helios, helios-demand, azure, mooncake, servegen.",
+        ),
     ] = "csv",
     seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 3,
+    cache: Annotated[Path | None, typer.Option(help="Folder in which replays are remembered.")] = None,
     json: JsonFile = None,
     quick: Quick = False,
 ) -> None:
     """Clocktuner against other ways to tune, on the reference scheduler (simulated)."""
     from tuner.bench.tuning import run
 
-    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick), json)
+    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick, cache=cache), json)
 
 
 @app.command()

@@ -33,7 +33,11 @@ def reference(
     *,
     trace: Annotated[Path | None, typer.Option(help="Trace to replay; the demo's workload where absent.")] = None,
     trace_format: Annotated[
-        str, typer.Option("--format", help="Format of the trace: csv, swf, openb, itp, helios.")
+        str,
+        typer.Option(
+            "--format",
+            help="Format of the trace: csv, swf, openb, itp, surf, helios, helios-demand, azure, mooncake, servegen.",
+        ),
     ] = "csv",
     listen: Annotated[str, typer.Option(help="HOST:PORT to serve on; port 0 picks a free one.")] = "127.0.0.1:9465",
     speed: Annotated[float, typer.Option(help="Simulated seconds a second.", min=0.01)] = 1.0,

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.record.comparison import ComparisonRun, Gain, gains, improves
-from tuner.values.metrics import METRICS, MetricVector
+from tuner.values.metrics import METRICS, Better, MetricVector
 from tuner.values.stages import CycleRecord, Decision, Step
 
 _WIDTH: Final = 150
@@ -99,7 +99,10 @@ def _change(step: Gain, index: int) -> Text:
     text = f"{change:+.1%}"
     if spec.name in step.worse:
         return Text(f"{text} worse", style="red")
-    return Text(text, style="green" if improves(index, change) else "")
+    if improves(index, change):
+        return Text(text, style="green")
+    worse = spec.better is not Better.NEITHER and abs(change) > spec.tolerance_ratio
+    return Text(f"{text} below floor" if worse else text)
 
 
 def _score(score: float) -> Text:

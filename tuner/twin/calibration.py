@@ -77,6 +77,11 @@ class Calibrator:
             self._memory.add(record)
             self._learn(NEXT_ITERATIONS)
 
+    @property
+    def intervals(self) -> int:
+        """How many intervals of the past are recorded."""
+        return len(self._memory)
+
     def anchors(self, count: int) -> tuple[FloatArray, FloatArray]:
         """Return the newest intervals as observed, and what the twin now says of each under its own setting.
 

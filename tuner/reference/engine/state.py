@@ -113,16 +113,19 @@ TASK: Final = np.dtype(
 )
 GPU: Final = np.dtype(
     [
-        ("node", _I),
-        ("domain", _I),
-        ("zone", _I),
-        ("reserved", _I),
+        # What placement looks at comes first, so that it lies in one line of the cache.
         ("owner", _I),
         ("n", _I),
+        ("reserved", _I),
+        ("models", _I),
+        ("memory", _F),
+        ("idle_memory", _F),
+        ("zone", _I),
+        ("node", _I),
+        ("domain", _I),
         ("turn", _I),
         ("due_slot", _I),
         ("slot", _I),
-        ("models", _I),
         ("queued", _I),
         ("chosen", _I),
         ("lead", _F),
@@ -130,8 +133,6 @@ GPU: Final = np.dtype(
         ("due", _F),
         ("last", _F),
         ("last_service", _F),
-        ("memory", _F),
-        ("idle_memory", _F),
         ("rate", _F),
         ("warming_until", _F),
         ("useful", _F),

@@ -22,6 +22,7 @@ from tuner.reference.engine.state import (
     LAST,
     LOADING,
     MIDDLE,
+    RECENT,
     RUNNING,
     SERVICE,
     WAIT,
