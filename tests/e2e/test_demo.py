@@ -111,6 +111,7 @@ def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:
         demo.wait(timeout=60)
     finally:
         demo.kill()
+        demo.communicate()
 
     assert demo.returncode != 0
     with pytest.raises(requests.ConnectionError):

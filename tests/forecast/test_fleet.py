@@ -151,3 +151,13 @@ def test_a_series_that_has_just_shifted_is_forecast_without_its_past_days() -> N
 
     np.testing.assert_array_equal(np.isnan(seen[0].yesterday[:, 0]), [False, True])
     np.testing.assert_array_equal(np.isnan(seen[0].typical[:, 0]), [False, True])
+
+
+def test_series_may_come_to_a_fleet_that_had_none() -> None:
+    fleet = Fleet((LastValue(),), series=0)
+    fleet.forecast(batch_of(np.empty((0, WINDOW_STEPS))), step=0)
+
+    fleet.reindex(np.array([-1, -1]))
+
+    assert fleet.due_at(15) is None
+    assert len(fleet.forecast(batch_of(walk(2)), step=15).quantiles) == 2

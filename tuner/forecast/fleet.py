@@ -79,7 +79,8 @@ class Fleet:
             return
         self.selection.reindex(before)
         if self._pending is not None:
-            self._pending = _moved(self._pending, before)
+            # Windows of no series at all have nothing to be moved from.
+            self._pending = _moved(self._pending, before) if len(self._pending.batch) else None
 
     def due_at(self, step: int) -> int | None:
         """Return the origin of the windows that can be closed now; None where nothing is due."""

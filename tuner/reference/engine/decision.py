@@ -19,6 +19,7 @@ from tuner.reference.engine.placement import (
     find_slot,
     find_warm,
     memory_needed,
+    most_room,
 )
 from tuner.reference.engine.queues import consider, enqueue, look_at_end, look_from_start, look_next, observe, waiting
 from tuner.reference.engine.state import (
@@ -55,6 +56,9 @@ UNKNOWN_SECONDS = 3600.0
 """Run time that is expected of tasks without history (assumption: a usual default time limit)."""
 
 NO, BY_TIME, BY_SPACE = range(3)
+
+CRUMB = 1e-12
+"""Memory that does not count: a task that failed keeps those out that need as much."""
 
 
 @compiled
@@ -148,9 +152,9 @@ def _forget_failures(s: Engine) -> None:
     c["shadow"] = math.inf
     c["extra"] = 0
     for p in range(3):
-        c["share_failed"][p + 3] = math.inf
+        c["room"][p + 3] = math.inf
         if c["releases"] != c["releases_known"]:
-            c["share_failed"][p] = math.inf
+            c["room"][p] = math.inf
 
 
 @compiled
@@ -349,12 +353,12 @@ def _dispatch_shared(s: Engine, i: int) -> bool:
     backfill = BY_TIME if c["gang_blocked"] == 0 or p == Priority.HIGH else NO
     if backfill == NO and s.settings[0]["order"] == EASY:
         backfill = _may_backfill(s, i, 1)
-    if need < min(c["share_failed"][p], c["share_failed"][p + 3]):
+    if need <= min(c["room"][p], c["room"][p + 3]):
         g = find_shared(s, i, backfill != NO)
         if g == NOWHERE:
             # Nothing makes room but a release, unless it was only this model or a blocked gang that stood in the way.
             lasting = backfill != NO and (task["model"] == NO_MODEL or s.model[task["model"]]["places"] == 0)
-            c["share_failed"][p if lasting else p + 3] = need
+            c["room"][p if lasting else p + 3] = min(most_room(s, p, backfill != NO), need - CRUMB)
     if warm != NOWHERE and (g == NOWHERE or not _prefers_cold(s, i, s.gpu[warm]["n"], s.gpu[g]["n"])):
         g = warm
     if g == NOWHERE:

@@ -242,6 +242,17 @@ def _best_in(s: Engine, begin: int, end: int, i: int, need: float, may_open: boo
 
 
 @compiled
+def most_room(s: Engine, priority: int, may_open: bool) -> float:
+    """Return the most memory that any accelerator has for one more resident of a priority; -1 where all are closed."""
+    most = -1.0
+    for g in range(s.gpu.size):
+        gpu = s.gpu[g]
+        if _open_to(s, g, priority == Priority.HIGH) and (may_open or gpu["n"] > 0 or gpu["reserved"] == 1):
+            most = max(most, gpu["memory"] + (gpu["idle_memory"] if priority != Priority.LOW else 0.0))
+    return most
+
+
+@compiled
 def _first_in(s: Engine, i: int, need: float) -> int:
     """Return the first accelerator of all with room, as a scheduler does that does not compare; else -1."""
     task = s.task[i]

@@ -236,7 +236,7 @@ CLOCK: Final = np.dtype(
         ("best_free", np.int64),
         ("shadow", _F),
         ("extra", np.int64),
-        ("share_failed", _F, (6,)),
+        ("room", _F, (6,)),
         ("head", np.int64, (LANES,)),
         ("tail", np.int64, (LANES,)),
         ("waiting", np.int64, (LANES,)),
