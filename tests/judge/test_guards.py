@@ -17,7 +17,7 @@ from tuner.judge.guards import GUARDS
 from tuner.settings.model import CycleSettings, TunerMode
 from tuner.values.knobs import DESIGN_RANGES, KnobValues, Role, SchedulerMode, middle
 from tuner.values.metrics import METRIC_INDEX, MetricVector
-from tuner.values.stages import Decision, Finding, Forecast, Observation, Proposal, SeriesFrame
+from tuner.values.stages import Decision, Finding, Forecast, Observation, Problem, Proposal, SeriesFrame
 
 NOW = 1_700_000_000.0
 SPECS = tuple(DESIGN_RANGES.values())
@@ -190,6 +190,10 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
         "of queue_wait_seconds is 0.79",
     ),
     (guards.coverage, seen(coverage_ratio=vector(1.0, queue_wait_seconds=NAN)), False, "is unknown"),
+    (guards.source, case(), True, "vouches for its answers"),
+    (guards.source, seen(problems=(Problem("source", "partial", "one store did not answer"),)), False, "one store"),
+    (guards.source, seen(problems=(Problem("source", "clock_skew", "40 s ahead"),)), False, "40 s ahead"),
+    (guards.source, seen(problems=(Problem("queue_length", "stale", "old"),)), True, "vouches"),
     (guards.clock_skew, case(), True, "is -30 s, limit 30 s"),
     (guards.clock_skew, seen(ages_seconds=vector(-30.0)), True, "lead over our clock"),
     (guards.clock_skew, seen(ages_seconds=vector(30.0, queue_wait_seconds=-31.0)), False, "queue_wait_seconds is 31 s"),

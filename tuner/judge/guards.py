@@ -26,6 +26,9 @@ MIN_TRUST: Final = 0.05
 MIN_ANCHORS: Final = 3
 """Fewest intervals before a change without which the verification could say nothing of it (as it has it)."""
 
+SOURCE_DOUBTS: Final = frozenset({"partial", "clock_skew"})
+"""What a source may say of itself that makes every one of its values doubtful."""
+
 _ROUNDING: Final = 1e-9
 """Difference of two settings that is rounding."""
 
@@ -155,6 +158,17 @@ def clock_skew(case: Case) -> Finding:
     )
 
 
+def source(case: Case) -> Finding:
+    """Hold while the source speaks against itself: its answers are partial, or its clock disagrees with ours."""
+    doubts = [
+        problem.detail
+        for problem in case.observation.problems
+        if problem.metric == "source" and problem.reason in SOURCE_DOUBTS
+    ]
+    sentence = f"the source is in doubt: {'; '.join(doubts)}" if doubts else "the source vouches for its answers"
+    return _finding("source", passed=not doubts, observed=len(doubts), limit=0.0, unit="doubts", sentence=sentence)
+
+
 def arrivals(case: Case) -> Finding:
     """Hold while nothing arrives: an idle cluster cannot tell settings apart."""
     arriving = case.observation.arriving
@@ -262,6 +276,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     # What must be known.
     knobs,
     required_metrics,
+    source,
     clock_skew,
     freshness,
     coverage,

@@ -38,6 +38,8 @@ from tuner.reference.engine.state import (
     SJF,
     WAITING,
     Engine,
+    Record,
+    Records,
 )
 from tuner.reference.engine.timing import pause, reslice, schedule, sync
 from tuner.reference.engine.work import grow, start_gang, start_processing, start_shared
@@ -180,6 +182,7 @@ def _serve_growing(s: Engine) -> None:
 @compiled
 def _dispatch_in_order(s: Engine) -> None:
     """Go through the queue in its order; under strict FCFS stop at the first task that does not fit."""
+    c = s.clock[0]
     setting = s.settings[0]
     full = setting["mode"] == FULL
     by_priority = 1 if setting["order"] == PRIORITY or not full else 0
@@ -189,16 +192,34 @@ def _dispatch_in_order(s: Engine) -> None:
     elif full and setting["order"] == FCFS:
         _consider_all(s)
         look_from_start(s, lowest, s.task.size, s.task.size)
-        i = look_next(s, by_priority)
+        i = look_next(c, s.task, by_priority)
         while i >= 0 and _dispatch(s, i):
-            i = look_next(s, by_priority)
+            i = look_next(c, s.task, by_priority)
     else:
         look_from_start(s, lowest, DEPTH, GANG_DEPTH)
-        i = look_next(s, by_priority)
+        i = look_next(c, s.task, by_priority)
         while i >= 0:
-            consider(s, i)
-            _dispatch(s, i)
-            i = look_next(s, by_priority)
+            if s.task[i]["seen"] == 0:
+                consider(s, i)
+            if not _is_hopeless(c, s.task[i], s.model):
+                _dispatch(s, i)
+            i = look_next(c, s.task, by_priority)
+
+
+@compiled
+def _is_hopeless(c: Record, task: Record, models: Records) -> bool:
+    """Say whether it is known that a task fits nowhere, without trying: a shortcut for long queues."""
+    if task["exclusive"] == 1:
+        return bool(c["gang_stop"] == 1)
+    if task["kind"] == TaskKind.PREPROCESSING:
+        return False
+    p = task["priority"]
+    room = min(c["room"][p], c["room"][p + 3])
+    if task["model"] == NO_MODEL:
+        return bool(task["memory"] > room)
+    model = models[task["model"]]
+    full = model["full"][1 if p == Priority.HIGH else 0] == c["releases"]
+    return bool(full and task["memory"] + model["memory"] > room)
 
 
 @compiled
@@ -206,12 +227,12 @@ def _dispatch_shortest(s: Engine) -> None:
     """Go through the queue by expected run time, then submission."""
     look_from_start(s, Priority.LOW.value, DEPTH, GANG_DEPTH)
     count = 0
-    i = look_next(s, 0)
+    i = look_next(s.clock[0], s.task, 0)
     while i >= 0:
         s.scratch[count]["key"] = expected_seconds(s, i)
         s.scratch[count]["number"] = i
         count += 1
-        i = look_next(s, 0)
+        i = look_next(s.clock[0], s.task, 0)
     sort(s, count)
     for j in range(count):
         consider(s, s.scratch[j]["number"])
