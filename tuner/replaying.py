@@ -68,11 +68,9 @@ def replay_decision(journal: Journal, cycle_id: int) -> Replayed:
     if differing:
         return Replayed(equal=False, sentence=f"cycle {cycle_id}: the search now gives another {', '.join(differing)}")
     verdict = judge(case)
-    if _text(verdict) != _text(record.verdict):
-        return Replayed(
-            equal=False,
-            sentence=f"cycle {cycle_id}: the judge now says {verdict.decision}, then {record.verdict.decision}",
-        )
+    judged = _judged_otherwise(verdict, record.verdict)
+    if judged:
+        return Replayed(equal=False, sentence=f"cycle {cycle_id}: the judge now finds otherwise: {', '.join(judged)}")
     return Replayed(
         equal=True,
         sentence=f"cycle {cycle_id}: repeated bit for bit: {proposal.trials} candidates, "
@@ -109,12 +107,25 @@ def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
     return inputs, case
 
 
-def _text(value: Verdict | Proposal) -> str:
+def _text(value: Proposal) -> str:
     """Return a value as the journal writes it: every bit of a float, NaN equal to NaN, whole numbers as floats."""
-    return encode(decode(type(value), encode(value)))
+    return encode(decode(Proposal, encode(value)))
 
 
 def _differing(now: Proposal, then: Proposal) -> tuple[str, ...]:
     """Name the fields that differ."""
     left, right = json.loads(_text(now)), json.loads(_text(then))
     return tuple(name for name in left if left[name] != right[name])
+
+
+def _judged_otherwise(now: Verdict, then: Verdict) -> tuple[str, ...]:
+    """Name what differs: the decision, its reason, and guards that find otherwise or did not exist."""
+    fields = tuple(name for name in ("decision", "reason") if getattr(now, name) != getattr(then, name))
+    left, right = ({one.guard: encode(one) for one in _again(verdict).findings} for verdict in (now, then))
+    guards = tuple(name for name in dict.fromkeys((*left, *right)) if left.get(name) != right.get(name))
+    return (*fields, *guards)
+
+
+def _again(verdict: Verdict) -> Verdict:
+    """Return a verdict as it comes back from the journal: whole numbers are floats there."""
+    return decode(Verdict, encode(verdict))
