@@ -211,7 +211,7 @@ def test_a_source_that_is_down_is_soon_asked_no_more() -> None:
 
     assert len(source.asked) == MAX_UNANSWERED
     assert report.rows[0].status is Status.FAILED
-    assert report.rows[0].detail == "no answer within 5 s; check source.url"
+    assert report.rows[0].detail == "no answer within 5 s; check source.url, and whether it runs"
     assert row(report, "node_power_watts").detail == "not asked: the source does not answer"
 
 
@@ -302,7 +302,9 @@ def test_a_scheduler_that_cannot_be_reached_fails() -> None:
 
     report = run(policy=writing_policy(), actuator=scheduler)
 
-    assert row(report, "http").detail == "the scheduler cannot be reached"
+    assert row(report, "http").detail == (
+        "the scheduler cannot be reached; check actuator.url, and whether the scheduler runs"
+    )
     assert row(report, "reservation_ratio").status is Status.FAILED
 
 

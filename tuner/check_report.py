@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import RenderableType
 
 
@@ -74,8 +76,8 @@ def render(report: CheckReport) -> "RenderableType":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "what", "value", "series", "age", "finding"):
-        table.add_column(column, justify="right" if column in {"value", "series", "age"} else "left")
+    for column in ("", "what", "value", "series", "age"):
+        table.add_column(column, justify="right" if column in {"value", "series", "age"} else "left", overflow="fold")
     area = ""
     for row in report.rows:
         if row.area != area:
@@ -87,9 +89,23 @@ def render(report: CheckReport) -> "RenderableType":
             f"{row.value:.4g} {row.unit}".strip() if math.isfinite(row.value) else "",
             "" if row.series is None else str(row.series),
             f"{row.age_seconds:.0f} s" if math.isfinite(row.age_seconds) else "",
-            escape(row.detail),
         )
-    return Group(table, "", _summary(report))
+    return Group(table, "", *_findings(report), _summary(report))
+
+
+def _findings(report: CheckReport) -> "Iterator[RenderableType]":
+    """Say what was found, the worst last, where a person looks first; names that share a finding share its line."""
+    from rich.markup import escape
+
+    for status in Status:
+        named: dict[str, list[str]] = {}
+        for row in report.rows:
+            if row.status is status and row.detail:
+                named.setdefault(row.detail, []).append(row.name)
+        for detail, names in named.items():
+            yield f"{_MARKS[status]} {escape(', '.join(names))}: {escape(detail)}"
+        if named:
+            yield ""
 
 
 def _summary(report: CheckReport) -> str:

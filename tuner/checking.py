@@ -10,7 +10,7 @@ from typing import Final
 
 from tuner.apply.actuator import Actuator, Current
 from tuner.check_report import CheckReport, Row, Status, render
-from tuner.errors import SourceUnavailable, TunerError
+from tuner.errors import ActuatorUnavailable, SourceUnavailable, TunerError
 from tuner.observe.promql import newest_at, selectors
 from tuner.observe.source import Answer, Source
 from tuner.settings.expansion import expand
@@ -59,7 +59,7 @@ class _Inquiry:
         settings = self._policy.source
         name = f"{settings.kind} {settings.url.rpartition('@')[2]}"
         if self._unanswered >= MAX_UNANSWERED:
-            yield Row(area="source", name=name, status=Status.FAILED, detail=f"{self._silence}; check source.url")
+            yield Row(area="source", name=name, status=Status.FAILED, detail=_with_remedy(self._silence))
         elif abs(self._clock_offset_seconds) > settings.max_clock_skew_seconds:
             limit = settings.max_clock_skew_seconds
             detail = f"its clock is {self._clock_offset_seconds:+.0f} s off ours, over {limit:g} s: set both by NTP"
@@ -171,6 +171,11 @@ class _Inquiry:
         return Status.OK, ""
 
 
+def _with_remedy(silence: str) -> str:
+    """Return why the source does not answer, with what to do, which some errors tell themselves."""
+    return silence if "source.url" in silence else f"{silence}; check source.url, and whether it runs"
+
+
 def _shape(answer: Answer, mapping: SeriesMapping, spec: MetricSpec | None) -> str:
     """Return what is wrong with the number of series and their labels; empty where nothing is."""
     if spec is None or not spec.per_node:
@@ -225,6 +230,8 @@ def _settings(policy: Policy, actuator: Actuator) -> Iterator[Row]:
     status, detail = Status.WARNING, "none: nothing is written, and the middle of each range is taken to be in force"
     try:
         current = actuator.read()
+    except ActuatorUnavailable as error:
+        status, detail = Status.FAILED, f"{error}; check actuator.url, and whether the scheduler runs"
     except TunerError as error:
         status, detail = Status.FAILED, str(error)
     else:

@@ -1,7 +1,7 @@
 """One cycle: what the product does, in the order in which it does it.
 
     nothing on trial:  observe -> forecast -> propose -> judge -> apply -> record
-    change on trial:   observe -> verify -> apply (roll back) or keep -> record
+    change on trial:   observe -> verify -> apply (roll back) or keep -> forecast -> record
 
 This module alone knows that order, and holds the one boundary at which errors become records. Time, seed and
 randomness are arguments, so that the same code serves the daemon, a single run, and replays in simulated time.
@@ -150,6 +150,9 @@ class Cycle:
         self._log = logs.get("cycle")
         stored = journal.load_state(STATE_NAME)
         self._memory = Memory() if stored is None else Memory.from_json(stored)
+        changed = self._memory.searches.changed_at_seconds
+        if not math.isnan(changed):
+            calibrator.changed(changed)
 
     @property
     def memory(self) -> Memory:
@@ -184,13 +187,15 @@ class Cycle:
             self._calibrator.observe(observation)
         if self._resumed(draft, current) or self._contested(draft, current):
             return
+        watched = self._memory.on_trial
+        if watched is not None:
+            # Before the forecast, which it does not need: no error there may leave harm in force.
+            self._verify(draft, observation, watched)
         with draft.at("forecast"):
             draft.forecast = forecast = self._forecasting.forecast(observation)
             if self._hand_over is not None:
                 self._hand_over(forecast)
-        if self._memory.on_trial is not None:
-            self._verify(draft, observation, self._memory.on_trial)
-        else:
+        if watched is None:
             self._tune(draft, observation, forecast)
 
     # observe
@@ -214,7 +219,7 @@ class Cycle:
                 at_seconds=draft.at_seconds,
             )
             if resolution.receipt.applied and resolution.restore is None:
-                self._memory = replace(self._memory, in_force=current.knobs)
+                self._found_in_force(draft, intent, resolution.receipt)
             if resolution.restore is not None:
                 reason = f"the process ended before the change of cycle {intent.cycle_id} could be put on trial"
                 self._memory = replace(self._memory, on_trial=None)
@@ -222,6 +227,17 @@ class Cycle:
                 self._change(draft, resolution.restore, action="roll_back", reason=reason, then=self._settled)
             self._journal.end_change(resolution.receipt)
         return bool(draft.decision)
+
+    def _found_in_force(self, draft: Draft, intent: Intent, receipt: Receipt) -> None:
+        """Take over a change that happened unseen; a roll-back ends the trial, whose setting is no longer in force."""
+        watched = self._memory.on_trial
+        if intent.action != "roll_back" or watched is None:
+            self._memory = replace(self._memory, in_force=receipt.after)
+            return
+        self._memory = self._settled(receipt)
+        draft.verification = abandon(watched.trial, cycle_id=draft.cycle_id, reason=receipt.detail)
+        draft.receipt = replace(receipt, cycle_id=draft.cycle_id)
+        draft.close(Step.ROLL_BACK, f"the roll-back of cycle {intent.cycle_id} was {receipt.detail}: {intent.reason}")
 
     def _contested(self, draft: Draft, current: Current) -> bool:
         """Step back where somebody else has set the scheduler: a valid edit is adopted, and ends a trial."""
@@ -434,7 +450,8 @@ class Cycle:
 
     def _fail(self, draft: Draft, reason: str, detail: str) -> None:
         draft.failure = StageFailure(stage=draft.stage, reason=reason, detail=detail)
-        draft.close("failed", f"{draft.stage}: {detail}")
+        if draft.verification is None or draft.stage != "forecast":  # What was done about a trial stays done.
+            draft.close("failed", f"{draft.stage}: {detail}")
 
     def _record(self, draft: Draft) -> CycleRecord:
         started = time.perf_counter()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from tuner.errors import JournalError
 from tuner.record.encoding import decode, encode
 from tuner.retune import SearchHistory
 from tuner.twin.parameters import TwinParameters
@@ -62,16 +63,22 @@ class Memory:
         """Return the memory that `to_json` wrote.
 
         Raises:
-            JournalError: The text is damaged.
+            JournalError: The text is damaged, or its trial was begun by a release that this one does not know.
         """
         stored = decode(_Stored, text)
         on_trial = None
         if stored.trial is not None and stored.parameters is not None:
-            on_trial = OnTrial(
-                trial=Trial.from_json(stored.trial),
-                parameters=TwinParameters.from_json(stored.parameters),
-                context=stored.context,
-            )
+            try:
+                on_trial = OnTrial(
+                    trial=Trial.from_json(stored.trial),
+                    parameters=TwinParameters.from_json(stored.parameters),
+                    context=stored.context,
+                )
+            except (ValueError, TypeError, KeyError) as error:
+                raise JournalError(
+                    f"the change on trial cannot be read from the journal: {error}; end the trial with the release "
+                    f"that began it, or move the journal away, which leaves the setting on trial in force"
+                ) from error
         return cls(searches=stored.searches, on_trial=on_trial, in_force=stored.in_force, known_good=stored.known_good)
 
 

@@ -63,7 +63,8 @@ def replay_decision(journal: Journal, cycle_id: int) -> Replayed:
             f"cycle {cycle_id} did not search ({record.decision}: {record.reason}), so nothing can be repeated"
         )
     inputs, case = _unpack(packed, record)
-    proposal = search(inputs)
+    # As many candidates as then, for a deadline may have cut the search short.
+    proposal = search(inputs, trials=record.proposal.trials)
     differing = _differing(proposal, record.proposal)
     if differing:
         return Replayed(equal=False, sentence=f"cycle {cycle_id}: the search now gives another {', '.join(differing)}")

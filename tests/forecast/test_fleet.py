@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.forecast.builders import batch_of
 from tuner.errors import ForecastFailed
 from tuner.forecast.batch import WINDOW_STEPS, Batch
-from tuner.forecast.fleet import Fleet, ask, bound, finish, significant
+from tuner.forecast.fleet import Fleet, ask, bound, finish
 from tuner.forecast.naive import LastValue, Smoothing
 from tuner.values.stages import FloatArray
 
@@ -84,14 +84,6 @@ def test_changes_keep_five_digits_however_large_the_series() -> None:
     told = finish(1e9 + np.tile([-1.23456789, 0.0, 1.23456789], (1, 15, 1)), batch)
 
     np.testing.assert_allclose(told[0, 0] - 1e9, [-1.2346, 0.0, 1.2346], atol=1e-6)
-
-
-@given(st.floats(min_value=-1e12, max_value=1e12), st.integers(1, 8))
-def test_rounding_to_digits_is_near_and_stable(value: float, digits: int) -> None:
-    once = significant(np.array([value]), digits)
-
-    assert once[0] == pytest.approx(value, rel=10.0 ** (1 - digits), abs=1e-249)
-    np.testing.assert_allclose(significant(once, digits), once, rtol=1e-12)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1e-6, 1e6))

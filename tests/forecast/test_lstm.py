@@ -7,6 +7,7 @@ import torch
 
 from tests.forecast.builders import batch_of
 from tuner.errors import ForecastFailed
+from tuner.forecast import lstm
 from tuner.forecast.batch import WINDOW_STEPS, Batch
 from tuner.forecast.features import COVARIATE_INPUTS, HORIZON_STEPS, STATIC_FEATURES, encode, hide_profiles
 from tuner.forecast.lstm import EXACT_SERIES, REST_CALLS, Lstm, stretch
@@ -64,6 +65,15 @@ def test_every_series_is_forecast_on_its_own(weights: Path) -> None:
     alone = Lstm(weights).forecast(batch.take(np.array([7])))
 
     np.testing.assert_allclose(together[7], alone[0], rtol=1e-3, atol=1e-3)
+
+
+def test_large_batches_are_answered_in_parts_that_change_nothing(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Lstm(weights).forecast(batch_of(walk(8)))
+    monkeypatch.setattr(lstm, "CHUNK_SERIES", 3)
+
+    np.testing.assert_allclose(Lstm(weights).forecast(batch_of(walk(8))), whole)
 
 
 def test_flat_series_stay_where_they_are(weights: Path) -> None:

@@ -13,7 +13,8 @@ from tuner.errors import ActuatorUnavailable
 from tuner.propose.inputs import SearchInputs
 from tuner.replaying import replay_decision
 from tuner.values.knobs import KnobValues, Role
-from tuner.values.stages import CycleRecord, Decision, Outcome, Proposal, Step
+from tuner.values.stages import CycleRecord, Decision, Outcome, Proposal, Step, Verification
+from tuner.verify.rollout import verify
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,6 +53,11 @@ def proposing(monkeypatch: pytest.MonkeyPatch, **moves: float) -> None:
         )
 
     monkeypatch.setattr(cycle_module, "search", search)
+
+
+def undone(verification: Verification) -> Verification:
+    """Let a look ask for the setting before."""
+    return replace(verification, outcome=Outcome.FAILED, step=Step.ROLL_BACK, reason="planted by a test")
 
 
 def decisions(records: tuple[CycleRecord, ...]) -> list[str]:
@@ -270,6 +276,50 @@ def test_an_answer_that_is_lost_is_found_out_in_the_next_cycle(
     assert world.in_force == before
 
 
+def test_a_roll_back_whose_answer_is_lost_ends_the_trial(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    applied = world.until(Decision.APPLY)
+    write = world.wires.write
+
+    def write_and_lose(*args: object, **kwargs: object) -> None:
+        write(*args, **kwargs)  # type: ignore[arg-type]
+        raise ActuatorUnavailable("the answer was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.wires, "write", write_and_lose)
+        patch.setattr(cycle_module, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
+        world.until("failed")
+    found = world.cycle()
+
+    assert world.in_force == before
+    assert found.decision == Step.ROLL_BACK
+    assert found.verification is not None
+    assert found.verification.change_cycle_id == applied.cycle_id
+    assert found.verification.outcome is Outcome.ERROR
+    assert world.parts.cycle.memory.on_trial is None
+    assert world.parts.journal.open_intents() == ()
+
+
+def test_a_change_is_undone_though_nothing_can_be_forecast(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    world.until(Decision.APPLY)
+    monkeypatch.setattr(world.parts.forecasting, "forecast", lambda _: 1 / 0)
+    watched = world.cycle()
+    monkeypatch.setattr(cycle_module, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
+
+    settled = world.cycle()
+
+    assert watched.decision == Step.WAIT
+    assert settled.decision == Step.ROLL_BACK
+    assert settled.failure is not None
+    assert settled.failure.stage == "forecast"
+    assert world.in_force == before
+
+
 def test_a_restart_resumes_a_trial(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cycles(2)
     proposing(monkeypatch, base_slice_seconds=0.12)
@@ -303,6 +353,19 @@ def test_every_decision_can_be_repeated_bit_for_bit_from_the_journal_alone(world
     for cycle_id in searched:
         replayed = replay_decision(world.parts.journal, cycle_id)
         assert replayed.equal, replayed.sentence
+
+
+def test_a_search_that_a_deadline_cut_short_is_repeated_as_far_as_it_came(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.parts.cycle, "_deadline", lambda: lambda: True)
+    searched = next(record for record in iter(world.cycle, None) if record.proposal is not None)
+    assert searched.proposal is not None
+
+    replayed = replay_decision(world.parts.journal, searched.cycle_id)
+
+    assert searched.proposal.trials < world.policy.search.trials
+    assert replayed.equal, replayed.sentence
 
 
 def test_the_same_seed_gives_the_same_decisions(tmp_path: Path) -> None:

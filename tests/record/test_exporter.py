@@ -365,6 +365,16 @@ def test_a_rollback_that_was_not_written_is_not_counted(exporter: Exporter) -> N
     assert sum(value(exporter, "verifications_total", outcome=outcome) or 0 for outcome in Outcome) == 0
 
 
+def test_a_change_stays_on_trial_while_its_rollback_is_refused(exporter: Exporter) -> None:
+    back = next(record for record in day() if record.decision == Step.ROLL_BACK)
+    assert back.receipt is not None
+    exporter.update(applied())
+
+    exporter.update(replace(back, decision="failed", receipt=replace(back.receipt, applied=False)))
+
+    assert value(exporter, "change_on_trial") == 1
+
+
 def test_durations_fall_into_their_buckets(exporter: Exporter) -> None:
     exporter.update(replace(simplest(), stage_seconds={"observe": 0.2, "forecast": 0.5}))
 

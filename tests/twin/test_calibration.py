@@ -139,6 +139,20 @@ def test_learns_from_the_history_that_the_first_observation_brings(make_observat
 
 
 @compiled
+@pytest.mark.parametrize(("ago_seconds", "records"), [(1e6, 8), (2 * 900.0, 2), (2 * 900.0 - 1, 1), (0.0, 0)])
+def test_history_from_before_the_last_change_is_not_taken_for_the_setting_in_force(
+    make_observation: MakeObservation, ago_seconds: float, records: int
+) -> None:
+    observation = make_observation(steps=130)
+    calibrator = Calibrator()
+    calibrator.changed(observation.history.end_at_seconds - ago_seconds)
+
+    calibrator.observe(observation)
+
+    assert calibrator.intervals == records
+
+
+@compiled
 def test_has_no_fidelity_before_it_has_foretold_anything(make_observation: MakeObservation) -> None:
     calibrator = Calibrator()
     assert np.isnan(calibrator.parameters(0.0).fidelity_ratio)

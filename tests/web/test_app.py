@@ -7,8 +7,8 @@ import requests
 from prometheus_client import CollectorRegistry, Gauge
 
 from tuner.errors import ConfigError
-from tuner.web.app import Health, build
 from tuner.serving import Server, split_listen, start
+from tuner.web.app import Health, build
 
 
 def serve(health: Health) -> Server:

@@ -100,7 +100,8 @@ def opened(
     *, output: Path, seed: int, hours: float, embedded: bool, console: Console, watch: Stopwatch
 ) -> Iterator[Demo]:
     """Put the demonstration together, and take it apart again, whatever happens; see `show` for the arguments."""
-    output.mkdir(parents=True, exist_ok=True)
+    with explained(output):
+        output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         with watch.at("traces"):
             workload = workloads.build("demo", seed=seed, hours=hours)

@@ -12,6 +12,7 @@ from tuner.forecast.calibration import Calibration
 from tuner.forecast.forecaster import Forecaster
 from tuner.forecast.naive import LastValue
 from tuner.forecast.selection import Choice, Selection
+from tuner.values.rounding import significant
 from tuner.values.stages import FloatArray
 
 DIGITS: Final = 5
@@ -177,15 +178,6 @@ def finish(quantiles: FloatArray, batch: Batch) -> FloatArray:
     clipped = np.clip(rounded, batch.floor[:, None, None], batch.ceiling[:, None, None])
     ordered: FloatArray = np.maximum.accumulate(clipped, axis=-1)
     return ordered
-
-
-def significant(values: FloatArray, digits: int) -> FloatArray:
-    """Round to a number of significant digits; what is next to nothing becomes 0."""
-    size = np.abs(values)
-    exponent = np.floor(np.log10(np.where(size > 1e-250, size, 1.0)))
-    unit = 10.0 ** (exponent - digits + 1)
-    rounded: FloatArray = np.round(values / unit) * unit
-    return rounded
 
 
 def _moved(pending: _Pending, before: IntArray) -> _Pending:

@@ -10,7 +10,7 @@ import numpy as np
 from tuner.errors import ForecastFailed
 from tuner.forecast.batch import Batch
 from tuner.forecast.features import HORIZON_STEPS, Features, decode, encode
-from tuner.values.stages import FloatArray
+from tuner.values.stages import QUANTILES, FloatArray
 
 if TYPE_CHECKING:
     from tuner.forecast.network import Network
@@ -28,12 +28,15 @@ THREADS: Final = 2
 SINGLE_SERIES: Final = 1_000
 """Batches up to this size run in one thread: on a busy machine, waiting for a second one costs more than it brings."""
 
+CHUNK_SERIES: Final = 2_500
+"""Series that the network sees at once: its working memory grows with them, some thirty kilobytes each."""
+
 REST_CALLS: Final = 30
 """Forecasts for which a network that was too slow is left alone before it is tried again."""
 
 
 class Lstm:
-    """The network over a whole batch of series, in one call."""
+    """The network over a whole batch of series."""
 
     name: ClassVar[str] = "lstm"
 
@@ -134,9 +137,13 @@ def _infer(network: "Network", features: Features) -> FloatArray:
     kind = next(network.parameters()).dtype
     wanted = 1 if len(features.unit) <= SINGLE_SERIES else THREADS
     with _at_most_threads(wanted), torch.inference_mode():
-        sequence = torch.from_numpy(features.sequence).to(kind)
-        answer: Any = network(sequence, torch.from_numpy(features.static).to(kind)).double().numpy()
-    return np.asarray(answer, dtype=np.float64)
+        answers = []
+        for start in range(0, len(features.unit), CHUNK_SERIES):
+            rows = slice(start, start + CHUNK_SERIES)
+            sequence = torch.from_numpy(features.sequence[rows]).to(kind)
+            answer: Any = network(sequence, torch.from_numpy(features.static[rows]).to(kind))
+            answers.append(answer.double().numpy())
+    return np.concatenate(answers) if answers else np.empty((0, HORIZON_STEPS, len(QUANTILES)))
 
 
 @contextlib.contextmanager

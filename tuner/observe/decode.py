@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tuner.errors import QueryRejected, QueryTooLarge
 from tuner.observe.source import Answer, Series
+from tuner.values.rounding import significant
 from tuner.values.stages import FloatArray
+
+DIGITS: Final = 9
+"""Significant digits that are believed of a sample. A store sums series in an order that it does not fix, so the last
+digits of the same question may differ from answer to answer; no decision may hang on them."""
 
 
 def decode(result: Sequence[Any]) -> tuple[tuple[Series, ...], int]:
@@ -32,7 +37,7 @@ def decode(result: Sequence[Any]) -> tuple[tuple[Series, ...], int]:
         points.extend(pairs)
         ends.append(len(points))
     times = np.array([float(time) for time, _ in points])
-    values = np.array([float(value) for _, value in points])
+    values = significant(np.array([float(value) for _, value in points]), DIGITS)
     series = tuple(Series(each, times[a:b], values[a:b]) for each, (a, b) in zip(labels, pairwise(ends), strict=True))
     return merge(series)
 

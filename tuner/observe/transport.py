@@ -133,7 +133,7 @@ class GuardedSession(requests.Session):
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
                 if expired.is_set() or time.monotonic() >= self.deadline_at:
                     raise SourceUnavailable(f"{self.where} did not answer within {remaining:.2g} s") from error
-                raise Retryable(f"{self.where}: {error}") from error
+                raise Retryable(f"{self.where}: {_root(error)}") from error
             if expired.is_set():  # A body without a stated length looks complete when it is cut off.
                 raise SourceUnavailable(f"{self.where} did not answer within {remaining:.2g} s")
         self.last = Exchange(body, self._offset(response.headers.get("Date")))
@@ -244,6 +244,17 @@ class _WatchedAdapter(HTTPAdapter):
             ConnectionCls = WatchedHTTPS
 
         self.poolmanager.pool_classes_by_scheme = {"http": PoolHTTP, "https": PoolHTTPS}
+
+
+def _root(error: BaseException) -> str:
+    """Return what went wrong at the bottom, without the names of the library's objects around it."""
+    inner: object = error
+    while isinstance(inner, BaseException):
+        error = inner
+        inner = getattr(error, "reason", None)  # Of urllib3's errors; a text in OpenSSL's.
+        if not isinstance(inner, BaseException):
+            inner = error.__cause__ or (error.args[-1] if error.args else None)
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def _error_text(body: bytes) -> str:

@@ -283,8 +283,8 @@ class Exporter(Collector):
         concluded = record.decision in (Step.PROMOTE, Step.KEEP) or (record.decision == Step.ROLL_BACK and written)
         if concluded and record.verification is not None:
             self._families["verifications_total"].add(1, record.verification.outcome.value)
-        if record.failure is None:
-            # A failed cycle says nothing of the change on trial: it is still there.
+        if record.decision != "failed":
+            # A failed cycle, or a write that was refused, says nothing of the change on trial: it is still there.
             on_trial = record.decision == Step.WAIT or (record.decision == Decision.APPLY and written)
             self._families["change_on_trial"].set(on_trial)
 

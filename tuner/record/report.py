@@ -7,10 +7,13 @@ in it comes from the journal; a comparison with other runs is shown where one is
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tuner import __version__
+from tuner.errors import ConfigError
+from tuner.files import explained
 from tuner.record import decisions, sections
 from tuner.record.comparison import ComparisonRun, gains
 from tuner.record.encoding import encode
@@ -44,16 +47,26 @@ def write_report(
 
     Raises:
         JournalError: The journal cannot be read.
-        OSError: The page cannot be written.
+        ConfigError: The page cannot be written there.
     """
+    target = _writable(Path(path))
     records = _newest(source, last_seconds)
     if setting is None:
         setting = load_setting(source) if isinstance(source, Journal) else Setting()
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     period = Period.of(records)
     _replace(target.with_suffix(".json"), encode(document(period, comparison=comparison, title=title, setting=setting)))
     _replace(target, render(period, comparison=comparison, title=title, setting=setting))
+    return target
+
+
+def _writable(target: Path) -> Path:
+    """Return the page's place, with its folder made; what cannot be right is told before anything is written."""
+    if target.suffix == ".json":
+        raise ConfigError(f"{target}: the page and its JSON would be one file; name the page .html")
+    if target.is_dir():
+        raise ConfigError(f"{target}: it is a folder, must be a file; name the page, such as {target / 'report.html'}")
+    with explained(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
     return target
 
 
@@ -125,5 +138,11 @@ def _decision(record: CycleRecord) -> dict[str, Any]:
 def _replace(path: Path, text: str) -> None:
     # Whole or not at all: a browser that reloads at the wrong moment sees the former report.
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    with explained(path):
+        try:
+            scratch.write_text(text, encoding="utf-8")
+            scratch.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise

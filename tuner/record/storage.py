@@ -75,7 +75,7 @@ class Storage:
             JournalError: There is none, or it is of another program, or of another release.
         """
         if not path.is_file():
-            raise JournalError(f"{path}: there is no journal; name the file that `journal.path` of the policy names")
+            raise JournalError(f"{path}: there is no journal; name with --journal the file that `journal.path` of the policy names")
         with explained(path):
             storage = cls(path, _connect(f"file:{quote(str(path))}?mode=ro"), None)
             version = schema.check(storage._connection, str(path))
@@ -160,7 +160,8 @@ def _lock(path: Path) -> TextIO:
         owner = lock.read().strip() or "unknown"
         lock.close()
         raise JournalError(
-            f"{path} is being written by another process (pid {owner}); stop that one, or name another `journal.path`"
+            f"{path} is being written by another process (pid {owner}); stop that one: two tuners at one scheduler "
+            "would undo each other's changes. For a look beside it: `once --dry-run --journal` with another file"
         ) from error
     lock.truncate(0)
     lock.write(str(os.getpid()))

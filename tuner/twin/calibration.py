@@ -27,9 +27,9 @@ NEXT_ITERATIONS: Final = 1
 class Calibrator:
     """Learns the twin's parameters from observations as they come.
 
-    The first observation brings its history: the setting in force is taken to have been in force all through it, as
-    it has where nobody tunes. Afterwards an interval counts only if the setting was the same from its beginning to its
-    end, and the scheduler in its full mode.
+    The first observation brings its history: the setting in force is taken to have been in force all through it, or
+    since the last change that is known (`changed`). Afterwards an interval counts only if the setting was the same from
+    its beginning to its end, and the scheduler in its full mode.
     """
 
     def __init__(self, start: TwinParameters | None = None) -> None:
@@ -41,6 +41,10 @@ class Calibrator:
         self._knobs: FloatArray | None = None
         self._steady_since = -math.inf
         self._last: tuple[Record, MetricVector] | None = None
+
+    def changed(self, at_seconds: float) -> None:
+        """Say when a setting was last changed, as an earlier process knows: what was before tells of another one."""
+        self._steady_since = max(self._steady_since, at_seconds)
 
     @property
     def trust_ratio(self) -> float:
@@ -114,7 +118,8 @@ class Calibrator:
         """Learn from the history of the first observation; the newest quarter tests what the rest taught."""
         length = round(HORIZON_SECONDS / observation.history.step_seconds)
         found = [record_interval(observation, knobs, back=index * length) for index in range(MAX_BACKFILL)]
-        records = [record for record in reversed(found) if record is not None]
+        steady = self._steady_since + HORIZON_SECONDS
+        records = [record for record in reversed(found) if record is not None and record.at_seconds >= steady]
         if not records:
             return
         held_out = len(records) // 4
