@@ -344,3 +344,22 @@ def test_brackets_in_a_message_are_not_taken_for_markup() -> None:
     source.errors["queue"] = QueryRejected("unexpected [5m] in x[5m]")
 
     assert "unexpected [5m] in x[5m]" in shown(run(source))
+
+
+def test_names_and_findings_are_whole_on_a_narrow_console() -> None:
+    source = FakeSource(ANSWERS)
+    source.answers.pop("queue")
+    report = run(source)
+    console = Console(width=80, color_system=None)
+
+    with console.capture() as capture:
+        console.print(render(report))
+
+    assert all(each.name in capture.get() for each in report.rows)
+    assert "…" not in capture.get()
+
+
+def test_rows_that_say_the_same_say_it_once() -> None:
+    rows = [Row(area="metrics", name=name, status=Status.FAILED, detail="not asked") for name in ("a", "b")]
+
+    assert "failed a, b: not asked" in shown(CheckReport(tuple(rows)))

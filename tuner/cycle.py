@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 from structlog.contextvars import bound_contextvars
 
 from tuner import logs
 from tuner.apply.actuator import Actuator, Current
 from tuner.apply.native import settle
-from tuner.errors import ActuatorUnavailable, ChangeConflicted, TunerError
+from tuner.errors import ActuatorUnavailable, ChangeConflicted, ChangeRejected, SourceUnavailable, TunerError
 from tuner.forecast.stage import Forecasting
 from tuner.heal import resolve
 from tuner.judge.case import Case, required_metrics
@@ -32,11 +33,12 @@ from tuner.record.exporter import Exporter
 from tuner.record.journal import Intent, Journal
 from tuner.replaying import pack
 from tuner.retune import context_vector, should_search
-from tuner.settings.model import Policy
+from tuner.settings.model import Policy, TunerMode
 from tuner.trials import begin, look
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
+from tuner.values.metrics import METRIC_COUNT
 from tuner.values.stages import (
     CycleRecord,
     Decision,
@@ -46,6 +48,7 @@ from tuner.values.stages import (
     Outcome,
     Proposal,
     Receipt,
+    SeriesFrame,
     StageFailure,
     Step,
     Verdict,
@@ -181,8 +184,12 @@ class Cycle:
             return self._record(draft)
 
     def _pass(self, draft: Draft) -> None:
-        with draft.at("observe"):
-            observation, current = self._observe(draft)
+        try:
+            with draft.at("observe"):
+                observation, current = self._observe(draft)
+        except SourceUnavailable as error:
+            self._watch_blind(draft, error)
+            return
         with draft.at("learn"):
             self._calibrator.observe(observation)
         if self._resumed(draft, current) or self._contested(draft, current):
@@ -193,8 +200,7 @@ class Cycle:
             self._verify(draft, observation, watched)
         with draft.at("forecast"):
             draft.forecast = forecast = self._forecasting.forecast(observation)
-            if self._hand_over is not None:
-                self._hand_over(forecast)
+            self._give(forecast)
         if watched is None:
             self._tune(draft, observation, forecast)
 
@@ -207,6 +213,29 @@ class Cycle:
         current = self._actuator.read()
         draft.observation = replace(observation, knobs=current.knobs, revision=current.revision, mode=current.mode)
         return draft.observation, current
+
+    def _watch_blind(self, draft: Draft, error: SourceUnavailable) -> None:
+        """Without metrics a change on trial is looked at all the same: too long unseen, it is undone.
+
+        Raises:
+            SourceUnavailable: No change is on trial.
+        """
+        if self._memory.on_trial is None:
+            raise error
+        current = self._actuator.read()
+        draft.observation = blind = _blind(draft, current)
+        draft.failure = StageFailure(stage="observe", reason=error.reason, detail=str(error))
+        if not (self._resumed(draft, current) or self._contested(draft, current)):
+            self._verify(draft, blind, self._memory.on_trial)
+
+    def _give(self, forecast: Forecast) -> None:
+        """Hand the forecast to the scheduler; it does without where that fails."""
+        if self._hand_over is None:
+            return
+        try:
+            self._hand_over(forecast)
+        except TunerError as error:
+            self._log.warning("forecast_not_handed_over", reason=error.reason, detail=str(error))
 
     def _resumed(self, draft: Draft, current: Current) -> bool:
         """Close changes whose end an earlier process did not see; undo one that nobody watched."""
@@ -222,9 +251,12 @@ class Cycle:
                 self._found_in_force(draft, intent, resolution.receipt)
             if resolution.restore is not None:
                 reason = f"the process ended before the change of cycle {intent.cycle_id} could be put on trial"
-                self._memory = replace(self._memory, on_trial=None)
+                kept = self._memory = replace(self._memory, on_trial=None)
                 draft.close(Step.ROLL_BACK, reason)
                 self._change(draft, resolution.restore, action="roll_back", reason=reason, then=self._settled)
+                if draft.receipt is None or not draft.receipt.applied:
+                    self._memory = kept  # The intent stays open, so that the next cycle tries again.
+                    continue
             self._journal.end_change(resolution.receipt)
         return bool(draft.decision)
 
@@ -378,19 +410,19 @@ class Cycle:
             case Step.ROLL_BACK:
                 reason = verification.reason
                 self._change(draft, on_trial.trial.before, action="roll_back", reason=reason, then=self._settled)
-        if verification.outcome is not Outcome.ERROR:
+        if verification.outcome is not Outcome.ERROR and self._memory.on_trial is None:
             self._calibrator.realised(
                 verification.expected_score, verification.observed_score, noise=verification.score_error
             )
 
     def _settle(self, draft: Draft) -> Memory:
         """End a trial: the cool-down starts, and the next search may follow without the load having moved."""
-        searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, context=())
+        searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, context=(), fruitless=0)
         return replace(self._memory, on_trial=None, searches=searches)
 
     def _settled(self, receipt: Receipt) -> Memory:
-        searches = replace(self._memory.searches, context=())
-        return replace(self._memory, on_trial=None, in_force=receipt.after, known_good=receipt.after, searches=searches)
+        """End a trial by a roll-back: its search has found nothing, and the next one waits for the load to move."""
+        return replace(self._memory, on_trial=None, in_force=receipt.after, known_good=receipt.after)
 
     # apply
 
@@ -405,6 +437,12 @@ class Cycle:
         observation = draft.observation
         if observation is None or observation.knobs is None:
             raise ActuatorUnavailable("the settings in force are not known, so nothing can be compared and set")
+        if self._policy.mode is not TunerMode.AUTO:
+            self._memory = replace(self._memory, on_trial=None)
+            draft.close(
+                Decision.HOLD, f"would {action.replace('_', ' ')}: {reason}; the tuner's mode is {self._policy.mode}"
+            )
+            return
         # What the scheduler will hold when asked, so that its rounding does not read as a refusal.
         target = settle(target, self._policy.knobs)
         with draft.at("apply"):
@@ -421,7 +459,7 @@ class Cycle:
             )
             draft.receipt = receipt = self._write(draft, observation.knobs, target, observation.revision)
             if receipt.applied:
-                searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds, fruitless=0)
+                searches = replace(self._memory.searches, changed_at_seconds=draft.at_seconds)
                 self._memory = replace(self._memory, searches=searches)
                 self._memory = then(receipt)
             else:
@@ -433,9 +471,14 @@ class Cycle:
     def _write(self, draft: Draft, before: KnobValues, target: KnobValues, revision: str) -> Receipt:
         try:
             current = self._actuator.write(target, expected_revision=revision)
-        except ChangeConflicted as error:
+        except (ChangeConflicted, ChangeRejected) as error:
             return _not_applied(draft, before, revision, str(error))
         applied = not current.knobs.differs(target)
+        if not applied and current.knobs.differs(before):
+            # Half a change is no change that anybody asked for, and nothing would watch it.
+            half = current
+            current = self._actuator.write(before, expected_revision=half.revision)
+            return _not_applied(draft, before, current.revision, f"{_unlike(target, half.knobs)}; put back")
         return Receipt(
             cycle_id=draft.cycle_id,
             before=before,
@@ -475,6 +518,23 @@ class Cycle:
 
     def _save(self) -> None:
         self._journal.save_state(STATE_NAME, self._memory.to_json())
+
+
+def _blind(draft: Draft, current: Current) -> Observation:
+    """Return an observation of nothing but the settings."""
+    nothing = np.full(METRIC_COUNT, np.nan)
+    return Observation(
+        cycle_id=draft.cycle_id,
+        at_seconds=draft.at_seconds,
+        metrics=nothing,
+        ages_seconds=nothing,
+        coverage_ratio=nothing,
+        context={},
+        history=SeriesFrame((), draft.at_seconds, np.empty((0, 0))),
+        knobs=current.knobs,
+        revision=current.revision,
+        mode=current.mode,
+    )
 
 
 def _not_applied(draft: Draft, before: KnobValues, revision: str, detail: str) -> Receipt:

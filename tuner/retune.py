@@ -8,6 +8,7 @@ import numpy as np
 
 from tuner.judge.guards import MIN_ANCHORS
 from tuner.settings.model import CycleSettings
+from tuner.twin.workload import HORIZON_SECONDS
 from tuner.values.context import TASK_CLASSES
 from tuner.values.metrics import METRIC_INDEX
 from tuner.values.stages import FloatArray, Forecast, Observation
@@ -47,7 +48,7 @@ def context_vector(observation: Observation, forecast: Forecast) -> FloatArray:
 
     Returns:
         Shape (6,): tasks of each class in 15 minutes and tasks waiting, both between what was and what is expected;
-        demand pending, share allocated; what is not known counts as 0.
+        demand pending, share allocated; NaN for what is not known.
     """
     steps = max(1, round(_LOOK_AHEAD_SECONDS / forecast.step_seconds))
 
@@ -62,16 +63,20 @@ def context_vector(observation: Observation, forecast: Forecast) -> FloatArray:
     tasks = [expected(f"arrivals_per_second:{kind}") * _LOOK_AHEAD_SECONDS for kind in TASK_CLASSES]
     if not np.isfinite(tasks).any():
         tasks[0] = expected("tasks_completed_per_second") * _LOOK_AHEAD_SECONDS
-    counts = np.nan_to_num(np.array([*tasks, expected("queue_length")]), nan=0.0)
+    counts = np.array([*tasks, expected("queue_length")])
     pending = observation.metrics[METRIC_INDEX["pending_demand_ratio"]]
     allocated = 1 - observation.metrics[METRIC_INDEX["resource_idle_ratio"]]
-    shares = np.nan_to_num(np.array([pending, allocated]), nan=0.0)
+    shares = np.array([pending, allocated])
     return np.concatenate([np.log(np.maximum(counts, 0.0) + _PSEUDO_TASKS), np.log1p(np.maximum(shares, 0.0))])
 
 
 def distance(first: FloatArray, second: FloatArray) -> float:
-    """Return how far two contexts lie apart: the largest change of any component, as a log-ratio; >= 0."""
-    return float(np.abs(first - second).max())
+    """Return how far two contexts lie apart: the largest change of any component, as a log-ratio; >= 0.
+
+    What either does not know tells nothing: a gap in the metrics is no change of the load.
+    """
+    apart = np.abs(first - second)
+    return float(np.max(apart, where=np.isfinite(apart), initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,10 @@ def should_search(
         intervals: Intervals of the past that are recorded; without some, nothing that a search finds could be judged.
     """
     if intervals < MIN_ANCHORS:
-        reason = f"{intervals} intervals tell how far the twin is off without a change, at least {MIN_ANCHORS} needed"
+        reason = (
+            f"{intervals} intervals tell how far the twin is off without a change, at least {MIN_ANCHORS} needed: "
+            f"each is {HORIZON_SECONDS / 60:g} min of load under settings left alone, and comes by itself"
+        )
         return Trigger(search=False, reason=reason)
     forbidden = _forbidden(history, at_seconds=at_seconds, settings=settings)
     if forbidden:

@@ -12,6 +12,7 @@ from tuner.settings.model import VerifySettings
 from tuner.twin.calibration import SPACING_SECONDS, Calibrator
 from tuner.twin.counterfactual import counterfactual
 from tuner.twin.workload import HORIZON_SECONDS
+from tuner.values.knobs import SchedulerMode
 from tuner.values.metrics import METRIC_COUNT, MetricVector, score_terms
 from tuner.values.stages import FloatArray, Observation, Proposal, Receipt
 from tuner.verify import trial as trials
@@ -67,9 +68,9 @@ def look(on_trial: OnTrial, observation: Observation) -> OnTrial:
     nothing = np.full(METRIC_COUNT, np.nan)
     compared = counterfactual(observation, on_trial.trial.before, on_trial.parameters)
     observed, untouched = compared or (nothing, nothing)
-    sample = Sample(
-        at_seconds=observation.at_seconds, observed=observed, untouched=untouched, arriving=observation.arriving
-    )
+    # In another mode the scheduler runs another policy than the twin knows: the clock stands still, as without work.
+    comparable = observation.arriving and observation.mode is SchedulerMode.FULL
+    sample = Sample(at_seconds=observation.at_seconds, observed=observed, untouched=untouched, arriving=comparable)
     return OnTrial(
         trial=trials.advance(on_trial.trial, sample), parameters=on_trial.parameters, context=on_trial.context
     )

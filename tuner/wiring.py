@@ -17,7 +17,7 @@ from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
 from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
-from tuner.settings.model import Policy
+from tuner.settings.model import Policy, TunerMode
 from tuner.twin import model
 from tuner.twin.calibration import Calibrator
 from tuner.values.stages import Forecast
@@ -100,6 +100,8 @@ def assemble(
         hand_over=_hand_over(policy, actuator),
         deadline_clock=clock,
     )
+    if isinstance(actuator, HttpActuator) and cycle.memory.in_force is not None:
+        actuator.resume(cycle.memory.in_force)
     return Parts(
         policy=policy,
         source=source,
@@ -132,6 +134,8 @@ def actuator_of(policy: Policy) -> Actuator:
 
 
 def _hand_over(policy: Policy, actuator: Actuator) -> Callable[[Forecast], None] | None:
-    if isinstance(actuator, HttpActuator) and isinstance(policy.actuator, HttpActuatorSettings):
+    # A forecast changes what the scheduler does: only a tuner that may act hands one over.
+    acts = policy.mode is TunerMode.AUTO
+    if acts and isinstance(actuator, HttpActuator) and isinstance(policy.actuator, HttpActuatorSettings):
         return actuator.send_forecast if policy.actuator.forecast_url else None
     return None

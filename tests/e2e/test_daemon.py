@@ -218,6 +218,6 @@ def test_once_with_dry_run_decides_and_writes_nothing(site: Site, tmp_path: Path
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert site.settings() == before
-    (record,) = journal_of(tmp_path)
-    assert record.receipt is None
-    assert str(record.decision) in done.stdout.lower()
+    assert "Cycle 1" in done.stdout
+    assert "hold" in done.stdout
+    assert not list(tmp_path.rglob("*.sqlite"))

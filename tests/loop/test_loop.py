@@ -9,9 +9,11 @@ import pytest
 
 from tests.loop.harness import Simulation, simulation, workload
 from tuner import cycle as cycle_module
-from tuner.errors import ActuatorUnavailable
+from tuner.apply.actuator import Current
+from tuner.errors import ActuatorUnavailable, ChangeRejected
 from tuner.propose.inputs import SearchInputs
 from tuner.replaying import replay_decision
+from tuner.settings.model import TunerMode
 from tuner.values.knobs import KnobValues, Role
 from tuner.values.stages import CycleRecord, Decision, Outcome, Proposal, Step, Verification
 from tuner.verify.rollout import verify
@@ -141,14 +143,61 @@ def test_an_outage_in_a_trial_ends_in_the_setting_before_it_and_is_no_success(
     proposing(monkeypatch, base_slice_seconds=0.12)
     world.until(Decision.APPLY)
     world.wires.down = True
-    world.cycles(12)
-    world.wires.down = False
 
-    settled = world.until(Step.ROLL_BACK)
+    settled = world.until(Step.ROLL_BACK, most=4)
 
+    assert settled.failure is not None
     assert settled.verification is not None
-    assert settled.verification.outcome is not Outcome.SUCCESSFUL
+    assert settled.verification.outcome is Outcome.ERROR
     assert world.in_force == before
+
+
+def test_a_tuner_that_may_no_longer_act_says_what_it_would_undo_and_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with simulation(tmp_path, cycle=EAGER, verify=QUICK) as world:
+        world.cycles(2)
+        proposing(monkeypatch, base_slice_seconds=0.12)
+        world.until(Decision.APPLY)
+        world.policy = world.policy.model_copy(update={"mode": TunerMode.RECOMMEND})
+        world.restart()
+        during = world.in_force
+        world.wires.down = True
+        records = world.cycles(4)
+
+    assert any("would roll back" in record.reason for record in records)
+    assert all(record.receipt is None for record in records)
+    assert during[Role.BASE_SLICE] == 0.12
+
+
+def test_half_a_change_is_put_back(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    write = world.wires.write
+
+    def write_something_else(knobs: KnobValues, *, expected_revision: str) -> Current:
+        wanted = knobs if knobs == before else KnobValues.of({**knobs, Role.BASE_SLICE: 0.117})
+        return write(wanted, expected_revision=expected_revision)
+
+    monkeypatch.setattr(world.wires, "write", write_something_else)
+    refused = world.until("failed")
+
+    assert refused.receipt is not None
+    assert "put back" in refused.reason
+    assert world.in_force == before
+    assert world.parts.cycle.memory.on_trial is None
+
+
+def test_a_scheduler_that_does_not_take_forecasts_is_tuned_all_the_same(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise ChangeRejected("no such address")
+
+    monkeypatch.setattr(world.parts.cycle, "_hand_over", refuse)
+
+    assert world.cycle().failure is None
 
 
 def test_a_change_that_does_harm_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

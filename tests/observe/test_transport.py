@@ -1,5 +1,6 @@
 import gzip
 import math
+import socket
 import ssl
 import subprocess
 import threading
@@ -12,7 +13,7 @@ import pytest
 from tests.support.faulty import Handler, Request, answer, faulty_server
 from tests.support.servers import require_program
 from tuner.errors import SourceUnavailable
-from tuner.observe.transport import GuardedSession, is_loopback, with_retries
+from tuner.observe.transport import GuardedSession, Retryable, is_loopback, with_retries
 from tuner.settings.model import SourceSettings
 
 
@@ -143,3 +144,13 @@ def test_a_plain_get_keeps_its_parameters_in_the_url() -> None:
     get, post = server.requests
     assert (get.url_parameters, get.body_parameters) == ({"a": "b"}, {})
     assert (post.url_parameters, post.body_parameters) == ({}, {"a": "b"})
+
+
+def test_a_closed_port_is_told_in_plain_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        where = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    with pytest.raises(Retryable) as caught:
+        GuardedSession(f"http://{where}").get(f"http://{where}/api/v1/query")
+
+    assert str(caught.value) == f"{where}: Connection refused"

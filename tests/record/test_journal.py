@@ -18,7 +18,7 @@ from tests.support.records import MIDDLE, MIDNIGHT, applied, day, failed, observ
 from tuner.errors import JournalError
 from tuner.record import schema, storage
 from tuner.record.condense import condense
-from tuner.record.journal import Intent, Journal
+from tuner.record.journal import Intent, Journal, copy_journal
 from tuner.values.knobs import KnobValues, Role, SchedulerMode
 from tuner.values.stages import Receipt, Step
 
@@ -294,6 +294,21 @@ def test_a_second_writer_is_refused_by_name_and_may_follow_the_first(path: Path)
         pass
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["moved away", "replaced"])
+def test_nothing_is_written_to_a_file_that_nobody_can_open(journal: Journal, path: Path, replaced: bool) -> None:
+    journal.append(simplest(1))
+    path.rename(path.with_name("away"))
+    if replaced:
+        path.touch()
+
+    with pytest.raises(JournalError, match=r"deleted, moved or replaced .*; bring it back, or restart clocktuner"):
+        journal.begin_change(intent(2))
+
+    path.with_name("away").rename(path)
+    journal.append(simplest(2))
+    assert [record.cycle_id for record in journal.records()] == [1, 2]
+
+
 def test_readers_see_what_the_writer_has_written_and_cannot_write(journal: Journal, path: Path) -> None:
     with Journal.open_readonly(path) as reader:
         journal.append(simplest(1))
@@ -444,3 +459,28 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
 
     with pytest.raises(JournalError, match=r"file/clocktuner.sqlite.lock: .*check the rights on the folder"):
         Journal(tmp_path / "file" / "clocktuner.sqlite")
+
+
+def test_a_copy_is_taken_beside_its_writer_and_goes_its_own_way(journal: Journal, tmp_path: Path) -> None:
+    journal.append(simplest(1))
+
+    copied = copy_journal(journal.path, tmp_path / "copy.sqlite")
+
+    with Journal(copied) as other:
+        other.append(simplest(2))
+        assert [record.cycle_id for record in other.records()] == [1, 2]
+    assert [record.cycle_id for record in journal.records()] == [1]
+
+
+def test_where_there_is_no_journal_nothing_is_copied(tmp_path: Path) -> None:
+    target = tmp_path / "copy.sqlite"
+
+    assert copy_journal(tmp_path / "none.sqlite", target) == target
+    assert not target.exists()
+
+
+def test_what_is_no_journal_is_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, but long enough to look like one at first sight" * 20)
+
+    with pytest.raises(JournalError, match="cannot be copied"):
+        copy_journal(tmp_path / "text", tmp_path / "copy.sqlite")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.records import MIDNIGHT, SPECS, applied, day, failed, runs, simplest
+from tuner.errors import ConfigError
 from tuner.record import plots
 from tuner.record.comparison import ComparisonRun, gains, improves
 from tuner.record.encoding import decode
@@ -453,3 +454,29 @@ def test_thinning_keeps_whole_gaps_as_gaps() -> None:
 )
 def test_axes_speak_the_unit_that_fits(unit: str, largest: float, expected: tuple[float, str]) -> None:
     assert axis_unit(unit, largest) == expected
+
+
+def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match=r"file cannot be written \(.*\); name another place"):
+        write_report(day(2), tmp_path / "file" / "r.html", setting=SETTING)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("name", "told"), [("", "it is a folder"), ("r.json", "would be one file")])
+def test_a_name_that_is_no_page_is_told_before_anything_is_written(tmp_path: Path, name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        write_report(day(2), tmp_path / name, setting=SETTING)
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_cannot_be_replaced_leaves_no_scratch(tmp_path: Path) -> None:
+    (tmp_path / "r.json").mkdir()
+
+    with pytest.raises(ConfigError, match=r"r\.json cannot be written"):
+        write_report(day(2), tmp_path / "r.html", setting=SETTING)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["r.json"]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tuner import __version__
+from tuner.files import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,13 @@ class Results:
         }
 
     def write(self, path: Path) -> None:
-        """Write the JSON form to a file."""
-        path.write_text(json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        """Write the JSON form to a file.
+
+        Raises:
+            ConfigError: It cannot be written.
+        """
+        with explained(path):
+            path.write_text(json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def print(self, console: Console) -> None:
         """Print the figures with their goals."""

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -40,23 +41,29 @@ def once(
     policy: PolicyFile,
     *,
     prometheus: PrometheusUrl = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide, but write nothing to the scheduler.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Decide, but write nothing, neither to the scheduler nor to the journal.")
+    ] = False,
     journal: Annotated[Path | None, typer.Option(help="Journal file, instead of the policy's.")] = None,
 ) -> None:
     """Run one cycle, say what was decided and why, and stop."""
     from tuner import logs, wiring
+    from tuner.record.journal import copy_journal
     from tuner.record.text import explain
     from tuner.settings.loading import load_policy, with_overrides
 
     logs.configure(level="warning")
-    loaded = with_overrides(
-        load_policy(policy), prometheus_url=prometheus, mode="recommend" if dry_run else None, journal=journal
-    )
-    parts = wiring.assemble(loaded)
-    try:
-        record = parts.cycle.run(at_seconds=time.time())
-    finally:
-        parts.close()
+    loaded = with_overrides(load_policy(policy), prometheus_url=prometheus, journal=journal)
+    with TemporaryDirectory(prefix="clocktuner-") as scratch:
+        if dry_run:
+            # On a copy, so that neither the scheduler nor what the next real cycle remembers is touched.
+            copied = copy_journal(Path(loaded.journal.path), Path(scratch) / "journal.sqlite")
+            loaded = with_overrides(loaded, mode="recommend", journal=copied)
+        parts = wiring.assemble(loaded)
+        try:
+            record = parts.cycle.run(at_seconds=time.time())
+        finally:
+            parts.close()
     Console().print(explain(record))
     if record.failure is not None:
         raise typer.Exit(1)

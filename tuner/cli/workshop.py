@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.options import Quick
+from tuner.files import explained
 
 
 def register(app: typer.Typer) -> None:
@@ -73,4 +74,5 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        with explained(output):
+            output.write_text(text, encoding="utf-8")

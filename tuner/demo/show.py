@@ -14,6 +14,7 @@ from tuner.demo.prometheus_server import PrometheusServer, prometheus_server
 from tuner.demo.replay import CYCLE_SECONDS, TUNED, UNTOUCHED, Replay, Stopwatch
 from tuner.demo.store import Store
 from tuner.demo.world import CLUSTER_LABEL, World
+from tuner.files import explained
 from tuner.record.report import write_report
 from tuner.record.setting import Setting, save_setting
 from tuner.reference import workloads

@@ -9,8 +9,10 @@ two writers can damage it.
 
 import json
 import math
+import sqlite3
 import zlib
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -271,3 +273,24 @@ class Journal:
         pruned = self._storage.write([(statement, (before_seconds, kept)) for statement in _PRUNE], what="the pruning")
         self._storage.shrink()
         return pruned
+
+
+def copy_journal(source: Path, target: Path) -> Path:
+    """Copy a journal, whether or not another process writes it; nothing is copied where there is none.
+
+    Returns:
+        The copy.
+
+    Raises:
+        JournalError: The journal cannot be read.
+    """
+    if source.exists():
+        try:
+            with (
+                closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as read,
+                closing(sqlite3.connect(target)) as written,
+            ):
+                read.backup(written)
+        except sqlite3.Error as error:
+            raise JournalError(f"{source}: cannot be copied ({error}); is it a journal, and may it be read?") from error
+    return target

@@ -1,5 +1,6 @@
 """The section of the report that sets runs of the same load side by side."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Final
@@ -78,8 +79,8 @@ def _comparison_table(runs: Sequence[ComparisonRun], found: Sequence[Gain], sett
         for index, spec in enumerate(METRICS)
     ]
     total = tag("span", "score", class_="total")
-    scores = [tag("span", signed_percent(item.score), class_="better" if item.score < 0 else "worse") for item in found]
-    rows.append([total, "", *(signed_percent(run.score) for run in runs), *scores])
+    scores = [tag("span", _signed(item.score), class_="better" if item.score < 0 else "worse") for item in found]
+    rows.append([total, "", *(_signed(run.score) for run in runs), *scores])
     return table(head, rows, caption="Metrics over the whole run, and the score (negative is better)")
 
 
@@ -106,3 +107,8 @@ def _overlay(runs: Sequence[ComparisonRun], index: int) -> Markup:
     ]
     panel = Panel(title=f"{label(spec.name)} of each run", unit=spec.unit, lines=lines, from_zero=spec.unit != "°C")
     return figure(label(spec.name).capitalize(), better, plots.draw(panel))
+
+
+def _signed(score: float) -> str:
+    """Return a score as the logarithm that it is, with a true minus sign."""
+    return "no sample" if math.isnan(score) else f"{score:+.4f}".replace("-", "−")

@@ -82,7 +82,7 @@ def _strip(period: Period) -> Markup:
             f"{count(trials, 'candidate')} scored on the twin",
         ),
         ("Do", "do", count(len(period.changes), "change"), "each in the journal before it was made"),
-        ("Check", "check", f"{sum(outcomes.values())} verified", judged or "none concluded yet"),
+        ("Check", "check", f"{sum(outcomes.values())} concluded", judged or "none concluded yet"),
         ("Act", "act", f"{kept} kept, {undone} undone", f"{count(period.held, 'cycle')} held, {period.failed} failed"),
     )
     items = (

@@ -41,6 +41,7 @@ class Storage:
         self._connection = connection
         self._lock = lock
         self._guard = threading.RLock()
+        self._identity: tuple[int, int] | None = None
 
     @classmethod
     def writer(cls, path: Path) -> Self:
@@ -62,6 +63,7 @@ class Storage:
                 ):
                     storage._connection.execute(f"PRAGMA {pragma}")
                 schema.migrate(storage._connection, str(path), release=__version__)
+                storage._identity = _identity(path)
         except JournalError:
             lock.close()
             raise
@@ -75,7 +77,9 @@ class Storage:
             JournalError: There is none, or it is of another program, or of another release.
         """
         if not path.is_file():
-            raise JournalError(f"{path}: there is no journal; name with --journal the file that `journal.path` of the policy names")
+            raise JournalError(
+                f"{path}: there is no journal; name with --journal the file that `journal.path` of the policy names"
+            )
         with explained(path):
             storage = cls(path, _connect(f"file:{quote(str(path))}?mode=ro"), None)
             version = schema.check(storage._connection, str(path))
@@ -105,7 +109,16 @@ class Storage:
         Args:
             statements: All are done, or none.
             what: What is written, for messages.
+
+        Raises:
+            JournalError: The disk or another program is in the way, or the file was moved away beneath us: SQLite
+                would go on writing to a file that nobody can open.
         """
+        if self._identity is not None and _identity(self.path) != self._identity:
+            raise JournalError(
+                f"{what} was not written to {self.path}: the file was deleted, moved or replaced since clocktuner "
+                "opened it; bring it back, or restart clocktuner to begin a new one"
+            )
         with self._guard, explained(self.path, what=what):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -145,6 +158,15 @@ def _connect(path: str) -> sqlite3.Connection:
     )
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _lock(path: Path) -> TextIO:
     """Take the right to write: held until the file is closed, given back by the system when the process dies."""
     name = path.with_name(path.name + ".lock")
@@ -161,7 +183,7 @@ def _lock(path: Path) -> TextIO:
         lock.close()
         raise JournalError(
             f"{path} is being written by another process (pid {owner}); stop that one: two tuners at one scheduler "
-            "would undo each other's changes. For a look beside it: `once --dry-run --journal` with another file"
+            "would undo each other's changes; for a look beside it there is `once --dry-run`"
         ) from error
     lock.truncate(0)
     lock.write(str(os.getpid()))

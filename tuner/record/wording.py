@@ -70,10 +70,13 @@ def _digits(value: float) -> str:
 
 
 def gain(score: float) -> str:
-    """Return a score in words: `2.3 % better`, `1.0 % worse`, `no difference`, `unknown`."""
+    """Return a score in words: `2.3 % better`, `1.0 % worse`, `no difference`, `unknown`.
+
+    A score is a logarithm: small ones read as per cent as they stand, large ones only as the factor they stand for.
+    """
     if math.isnan(score):
         return "unknown"
-    percent = abs(score) * 100
+    percent = abs(math.expm1(score)) * 100
     if percent < 0.05:
         return "no difference"
     return f"{percent:.1f} % {'better' if score < 0 else 'worse'}"

@@ -49,7 +49,9 @@ class Tally:
                 "queue_wait_seconds": last.queue_wait.since(first.queue_wait).quantile(0.95),
                 "tasks_completed_per_second": float((last.completed_tasks - first.completed_tasks).sum()) / seconds,
                 "task_abandonment_ratio": (
-                    float((last.abandoned_tasks - first.abandoned_tasks).sum()) / submitted if submitted else np.nan
+                    min(float((last.abandoned_tasks - first.abandoned_tasks).sum()) / submitted, 1.0)
+                    if submitted
+                    else np.nan
                 ),
                 "running_task_remaining_seconds": remaining,
                 "node_temperature_celsius": temperature,
