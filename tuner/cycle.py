@@ -38,7 +38,7 @@ from tuner.trials import begin, look
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
-from tuner.values.metrics import METRIC_COUNT
+from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX
 from tuner.values.stages import (
     CycleRecord,
     Decision,
@@ -55,6 +55,9 @@ from tuner.values.stages import (
     Verification,
 )
 from tuner.verify.rollout import abandon, verify
+
+_NAMED: Final = 3
+"""Missing metrics that a reason names; the record names all."""
 
 _CONFIRM_SEED: Final = 1_000_003
 """Added to a search's seed for the draws with which the best are scored again: they must be fresh ones."""
@@ -291,6 +294,10 @@ class Cycle:
     # forecast -> propose -> judge -> apply
 
     def _tune(self, draft: Draft, observation: Observation, forecast: Forecast) -> None:
+        lacking = _lacking(observation, required_metrics(self._policy))
+        if lacking:
+            draft.close(Decision.HOLD, lacking)
+            return
         context = context_vector(observation, forecast)
         trigger = should_search(
             self._memory.searches,
@@ -508,7 +515,8 @@ class Cycle:
             queries=self._observer.last_queries,
             read_bytes=self._observer.last_bytes,
         )
-        self._log.info(
+        tell = self._log.warning if record.failure is not None else self._log.info
+        tell(
             "cycle_ended",
             decision=record.decision,
             reason=record.reason,
@@ -518,6 +526,16 @@ class Cycle:
 
     def _save(self) -> None:
         self._journal.save_state(STATE_NAME, self._memory.to_json())
+
+
+def _lacking(observation: Observation, required: tuple[str, ...]) -> str:
+    """Say what keeps an observation from being acted upon, the source first; empty where nothing does."""
+    doubts = [problem.detail for problem in observation.problems if problem.metric == "source"]
+    missing = [name for name in required if not math.isfinite(observation.metrics[METRIC_INDEX[name]])]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        doubts.append(f"no value for {', '.join(missing[:_NAMED])}{more}")
+    return f"{'; '.join(doubts)}: `clocktuner check` names the cure" if doubts else ""
 
 
 def _blind(draft: Draft, current: Current) -> Observation:

@@ -8,20 +8,17 @@ import pytest
 
 from tuner.bench import sweeps
 from tuner.bench.sweeps import SWEEPS, Curve, measure, smallest_for
-from tuner.reference.scheduler import warm_up
 from tuner.values.knobs import DESIGN_RANGES, Role
 from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX
 
-pytestmark = pytest.mark.skipif(
+# Without numba's cache the first test compiles the engine.
+pytestmark = pytest.mark.timeout(300)
+
+quick = pytest.mark.skipif(
     bool(getattr(numba.config, "DISABLE_JIT", 0)), reason="hours of a cluster are too much for plain Python"
 )
 
 Curves = dict[str, Curve]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> None:
-    warm_up()
 
 
 def _curves(role: Role, values: tuple[float, ...], names: tuple[str, ...], seeds: tuple[int, ...] = (1, 2)) -> Curves:
@@ -38,6 +35,7 @@ def _metric(curve: Curve, name: str) -> list[float]:
     return values
 
 
+@quick
 def test_longer_slices_lose_less_to_switching_and_pay_off_more_the_longer_the_tasks() -> None:
     curves = _curves(Role.BASE_SLICE, (0.04, 0.115, 0.3, 0.5), ("short", "long"))
 
@@ -50,6 +48,7 @@ def test_longer_slices_lose_less_to_switching_and_pay_off_more_the_longer_the_ta
     assert curves["short"].best < curves["long"].best
 
 
+@quick
 def test_models_that_are_asked_for_rarely_need_a_longer_window() -> None:
     curves = _curves(Role.PREDICTION_WINDOW, (120.0, 900.0), ("short", "long"))
 
@@ -59,6 +58,7 @@ def test_models_that_are_asked_for_rarely_need_a_longer_window() -> None:
     assert curves["long"].scores[0] > 0.03
 
 
+@quick
 def test_a_short_period_pays_off_less_the_larger_the_cluster() -> None:
     curves = _curves(Role.DECISION_PERIOD, (0.1, 0.75), ("4_nodes", "160_nodes"), (1,))
 
@@ -68,6 +68,7 @@ def test_a_short_period_pays_off_less_the_larger_the_cluster() -> None:
     assert _metric(curves["160_nodes"], "scheduling_latency_seconds")[0] > 0.4
 
 
+@quick
 def test_a_stricter_promise_and_burstier_work_need_a_larger_reserve() -> None:
     curves = _curves(Role.RESERVATION, (0.0, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5), ("steady", "bursty"))
 

@@ -32,7 +32,7 @@ def world() -> Callable[..., PhysicalConstants]:
     """Returns the middle of all ranges, with some constants replaced."""
 
     def make(**changed: float) -> PhysicalConstants:
-        centre = PhysicalConstants.centre()
-        return PhysicalConstants(**({name: getattr(centre, name) for name in RANGES} | changed))
+        middle = {name: (limits.low + limits.high) / 2 for name, limits in RANGES.items()}
+        return PhysicalConstants(**(middle | changed))
 
     return make

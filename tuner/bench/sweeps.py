@@ -187,6 +187,8 @@ def _plot(sweep: Sweep, curves: Mapping[str, Curve], path: Path) -> None:
     axes.axhline(0.0, color="0.6", linewidth=0.8)
     if sweep.role is not Role.RESERVATION:
         axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values], rotation=60, fontsize="small")
     axes.set_xlabel(sweep.role.value)
     axes.set_ylabel("score against the middle (lower is better)")
     axes.set_title(f"{_short(sweep.role)} against {sweep.against} (simulated)")

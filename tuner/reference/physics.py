@@ -106,11 +106,6 @@ class PhysicalConstants:
             **{name: r.low + (r.high - r.low) * float(u) for (name, r), u in zip(RANGES.items(), uniform, strict=True)}
         )
 
-    @classmethod
-    def centre(cls) -> Self:
-        """Return the middle of every range."""
-        return cls(**{name: (r.low + r.high) / 2 for name, r in RANGES.items()})
-
     def as_array(self) -> np.ndarray:
         """Return the constants as one record, for the compiled engine."""
         record = np.zeros(1, dtype=CONSTANTS_TYPE)

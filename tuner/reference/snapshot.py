@@ -1,6 +1,5 @@
 """What the reference scheduler shows of itself at one instant: cumulative counters, gauges and histograms."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -162,7 +161,3 @@ class Snapshot:
     config_generation: int
     recent: MetricVector
     recent_node_utilization_ratio: FloatArray
-
-    def named(self) -> Mapping[str, object]:
-        """Return the fields by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable
 
+from tuner.reference.engine.books import abandon
 from tuner.reference.engine.compilation import cached, compiled, sources_digest
 from tuner.reference.engine.decision import begin_decision, end_decision, submit
+from tuner.reference.engine.gangs import end, reach_middle
 from tuner.reference.engine.heaps import drop_event
+from tuner.reference.engine.sharers import reach_milestone
 from tuner.reference.engine.state import ABANDON, MIDDLE, RING, RUNNING, Engine
 from tuner.reference.engine.ticks import keep_reading, sync_all, tick
-from tuner.reference.engine.work import abandon, end, reach_middle, reach_milestone
 
 
 @compiled

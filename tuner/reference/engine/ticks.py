@@ -1,11 +1,11 @@
 """What happens every 15 s whatever the load: sensors, readings for the values over the last minute, and plans."""
 
 from tuner.reference.engine.compilation import compiled
+from tuner.reference.engine.gangs import settle_traffic
 from tuner.reference.engine.models import plan
 from tuner.reference.engine.state import BUCKETS, PLAN_TICKS, RECENT_MEASURES, RING, TICK_SECONDS, Engine
 from tuner.reference.engine.tables import NOISE
 from tuner.reference.engine.timing import sync
-from tuner.reference.engine.work import settle_traffic
 
 OVERHEAD_HEAT = 0.5
 """Power of an accelerator that switches or loads, over that of one that computes (assumption: it moves memory)."""
