@@ -203,9 +203,10 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[CycleRecord]:
 
 
 def test_the_loop_runs_a_cycle_at_each_decision_point(records: list[CycleRecord]) -> None:
-    outcome = replay(small(minutes=20, per_minute=20), RECOMMENDED.settings, site=SITE, tuner=Clocktuner)
+    # Long enough for three intervals of history, before which nothing is searched for.
+    outcome = replay(small(minutes=40, per_minute=20), RECOMMENDED.settings, site=SITE, tuner=Clocktuner)
 
-    assert [record.at_seconds - START_AT_SECONDS for record in records] == [300.0, 600.0, 900.0]
+    assert [record.at_seconds - START_AT_SECONDS for record in records] == [300.0 * number for number in range(1, 8)]
     assert all(record.failure is None for record in records)
     assert all(record.forecast is not None for record in records)
     assert any(record.proposal is not None for record in records)

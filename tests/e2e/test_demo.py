@@ -22,7 +22,7 @@ from tuner.record.journal import Journal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-HOURS = 3.0
+HOURS = 5.0
 """Long enough for a change to be made, watched and settled."""
 
 
