@@ -9,17 +9,16 @@ randomness are arguments, so that the same code serves the daemon, a single run,
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-import numpy as np
 from structlog.contextvars import bound_contextvars
 
 from tuner import logs
 from tuner.apply.actuator import Actuator, Current
 from tuner.apply.native import settle
+from tuner.draft import Draft, blind, lacking
 from tuner.errors import ActuatorUnavailable, ChangeConflicted, ChangeRejected, SourceUnavailable, TunerError
 from tuner.forecast.stage import Forecasting
 from tuner.heal import resolve
@@ -38,7 +37,6 @@ from tuner.trials import begin, look
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
-from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX
 from tuner.values.stages import (
     CycleRecord,
     Decision,
@@ -48,70 +46,13 @@ from tuner.values.stages import (
     Outcome,
     Proposal,
     Receipt,
-    SeriesFrame,
     StageFailure,
     Step,
-    Verdict,
-    Verification,
 )
 from tuner.verify.rollout import abandon, verify
 
-_NAMED: Final = 3
-"""Missing metrics that a reason names; the record names all."""
-
 _CONFIRM_SEED: Final = 1_000_003
 """Added to a search's seed for the draws with which the best are scored again: they must be fresh ones."""
-
-
-@dataclass(slots=True)
-class Draft:
-    """A cycle record in the making."""
-
-    cycle_id: int
-    at_seconds: float
-    observation: Observation | None = None
-    forecast: Forecast | None = None
-    proposal: Proposal | None = None
-    verdict: Verdict | None = None
-    receipt: Receipt | None = None
-    verification: Verification | None = None
-    failure: StageFailure | None = None
-    inputs: bytes | None = None
-    decision: str = ""
-    reason: str = ""
-    stage: str = "start"
-    stage_seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def at(self, stage: str) -> Iterator[None]:
-        """Time a stage, and remember its name for the record of a failure."""
-        self.stage = stage
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + time.perf_counter() - started
-
-    def close(self, decision: str, reason: str) -> None:
-        """Say what happened and why."""
-        self.decision, self.reason = decision, reason
-
-    def finish(self) -> CycleRecord:
-        """Return the record."""
-        return CycleRecord(
-            cycle_id=self.cycle_id,
-            at_seconds=self.at_seconds,
-            observation=self.observation,
-            forecast=self.forecast,
-            proposal=self.proposal,
-            verdict=self.verdict,
-            receipt=self.receipt,
-            verification=self.verification,
-            failure=self.failure,
-            decision=self.decision,
-            reason=self.reason,
-            stage_seconds=self.stage_seconds,
-        )
 
 
 class Cycle:
@@ -226,10 +167,10 @@ class Cycle:
         if self._memory.on_trial is None:
             raise error
         current = self._actuator.read()
-        draft.observation = blind = _blind(draft, current)
+        draft.observation = seen = blind(draft, current)
         draft.failure = StageFailure(stage="observe", reason=error.reason, detail=str(error))
         if not (self._resumed(draft, current) or self._contested(draft, current)):
-            self._verify(draft, blind, self._memory.on_trial)
+            self._verify(draft, seen, self._memory.on_trial)
 
     def _give(self, forecast: Forecast) -> None:
         """Hand the forecast to the scheduler; it does without where that fails."""
@@ -294,9 +235,9 @@ class Cycle:
     # forecast -> propose -> judge -> apply
 
     def _tune(self, draft: Draft, observation: Observation, forecast: Forecast) -> None:
-        lacking = _lacking(observation, required_metrics(self._policy))
-        if lacking:
-            draft.close(Decision.HOLD, lacking)
+        doubt = lacking(observation, required_metrics(self._policy))
+        if doubt:
+            draft.close(Decision.HOLD, doubt)
             return
         context = context_vector(observation, forecast)
         trigger = should_search(
@@ -526,33 +467,6 @@ class Cycle:
 
     def _save(self) -> None:
         self._journal.save_state(STATE_NAME, self._memory.to_json())
-
-
-def _lacking(observation: Observation, required: tuple[str, ...]) -> str:
-    """Say what keeps an observation from being acted upon, the source first; empty where nothing does."""
-    doubts = [problem.detail for problem in observation.problems if problem.metric == "source"]
-    missing = [name for name in required if not math.isfinite(observation.metrics[METRIC_INDEX[name]])]
-    if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        doubts.append(f"no value for {', '.join(missing[:_NAMED])}{more}")
-    return f"{'; '.join(doubts)}: `clocktuner check` names the cure" if doubts else ""
-
-
-def _blind(draft: Draft, current: Current) -> Observation:
-    """Return an observation of nothing but the settings."""
-    nothing = np.full(METRIC_COUNT, np.nan)
-    return Observation(
-        cycle_id=draft.cycle_id,
-        at_seconds=draft.at_seconds,
-        metrics=nothing,
-        ages_seconds=nothing,
-        coverage_ratio=nothing,
-        context={},
-        history=SeriesFrame((), draft.at_seconds, np.empty((0, 0))),
-        knobs=current.knobs,
-        revision=current.revision,
-        mode=current.mode,
-    )
 
 
 def _not_applied(draft: Draft, before: KnobValues, revision: str, detail: str) -> Receipt:
