@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN_PACKAGES := prometheus victoria-metrics
 
-.PHONY: help install packages demo test check fix clean
+.PHONY: help install packages demo test check coverage fix clean
 
 help:
 	@echo "make demo    replay real traces, tune, and write a report (no cluster needed)"
 	@echo "make test    everything that has to pass: style, types, layers, all tests"
 	@echo "make check   only style, types and layers"
+	@echo "make coverage  how much of the deciding code and the kernels the tests run"
 	@echo "make fix     format and mend what can be mended by itself"
 
 # The stamp depends on what is installed, so that a changed pin reinstalls.
@@ -38,6 +39,12 @@ check: install
 
 test: packages check
 	$(BIN)/pytest
+
+# Compiled code counts as unrun, so the kernels run as plain Python, on the tiny inputs of their tests.
+coverage: install
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --source=tuner/values,tuner/twin,tuner/reference,tuner/judge,tuner/verify \
+		-m pytest tests/values tests/twin tests/reference tests/judge tests/verify
+	$(BIN)/coverage report
 
 fix: install
 	$(BIN)/ruff check --fix .
