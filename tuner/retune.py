@@ -6,12 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from tuner.judge.guards import MIN_ANCHORS
 from tuner.settings.model import CycleSettings
 from tuner.twin.workload import HORIZON_SECONDS
 from tuner.values.context import TASK_CLASSES
 from tuner.values.metrics import METRIC_INDEX
-from tuner.values.stages import FloatArray, Forecast, Observation
+from tuner.values.stages import MIN_ANCHORS, FloatArray, Forecast, Observation
 
 _LOOK_AHEAD_SECONDS: Final = 900.0
 """The context is what is expected over 15 minutes, the lead at which forecasts are scored."""

@@ -242,8 +242,11 @@ def test_statistical_models_take_part_once_they_are_fitted() -> None:
 
 
 def test_refitting_without_history_or_with_the_models_off_does_nothing() -> None:
-    Forecasting(ForecastSettings(lstm=False)).refit()
-    Forecasting(NUMPY_ONLY).refit()
+    for given in (ForecastSettings(lstm=False), NUMPY_ONLY):
+        stage = Forecasting(given)
+        stage.refit()
+
+        assert stage.forecast(observation((), np.empty((0, 1)), end=0)).names == ()
 
 
 def test_without_usable_weights_smoothing_stands_in(tmp_path: Path) -> None:

@@ -15,16 +15,13 @@ from tuner.judge.case import Case
 from tuner.settings.model import TunerMode
 from tuner.values.knobs import KnobSpec, SchedulerMode
 from tuner.values.metrics import METRIC_INDEX
-from tuner.values.stages import Decision, Finding
+from tuner.values.stages import MIN_ANCHORS, Decision, Finding
 
 GAIN_ERRORS: Final = 1.0
 """Standard errors by which an expected gain must exceed the minimum: one, that is about 84 % one-sided."""
 
 MIN_TRUST: Final = 0.05
 """Trust below which the twin's predictions are not acted on (assumption: one in twenty came true)."""
-
-MIN_ANCHORS: Final = 3
-"""Fewest intervals before a change without which the verification could say nothing of it (as it has it)."""
 
 SOURCE_DOUBTS: Final = frozenset({"partial", "clock_skew"})
 """What a source may say of itself that makes every one of its values doubtful."""

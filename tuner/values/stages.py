@@ -23,6 +23,9 @@ FloatArray: TypeAlias = NDArray[np.float64]
 STEP_SECONDS: Final = 60.0
 """Distance of samples in histories and forecasts: the step at which the forecasters were trained and are scored."""
 
+MIN_ANCHORS: Final = 3
+"""Fewest intervals before a change from which it is told how far the twin is off without it (assumption)."""
+
 QUANTILES: Final[tuple[float, ...]] = (0.1, 0.5, 0.9)
 """Levels of every forecast."""
 

@@ -13,11 +13,8 @@ import numpy as np
 from tuner.settings.model import VerifySettings
 from tuner.values.knobs import KnobValues, Role
 from tuner.values.metrics import FLOORS, METRIC_COUNT, METRICS, MetricVector, score_terms, sum_terms
-from tuner.values.stages import STEP_SECONDS, FloatArray, Receipt
+from tuner.values.stages import MIN_ANCHORS, STEP_SECONDS, FloatArray, Receipt
 from tuner.verify.statistics import Samples
-
-MIN_ANCHORS: Final = 3
-"""Fewest samples before the change from which a metric's counterfactual is anchored."""
 
 MIN_WEIGHT_RATIO: Final = 0.8
 """Smallest share of the score's weight that a sample must bring (assumption): one metric of ordinary weight may be
