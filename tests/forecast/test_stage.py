@@ -242,8 +242,8 @@ def test_statistical_models_take_part_once_they_are_fitted() -> None:
 
 
 def test_refitting_without_history_or_with_the_models_off_does_nothing() -> None:
-    for given in (ForecastSettings(lstm=False), NUMPY_ONLY):
-        stage = Forecasting(given)
+    for options in (ForecastSettings(lstm=False), NUMPY_ONLY):
+        stage = Forecasting(options)
         stage.refit()
 
         assert stage.forecast(observation((), np.empty((0, 1)), end=0)).names == ()
