@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEBIAN_PACKAGES := prometheus victoria-metrics
+DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
 
 .PHONY: help install packages demo test check coverage fix clean
 

@@ -32,6 +32,9 @@ class Loop:
         self.metrics = SimpleNamespace(registry=CollectorRegistry())
         self.cycle = SimpleNamespace(run=self._run)
         self.forecasting = SimpleNamespace(refit=self._refit, retrain=self._retrain, close=self._close_forecasting)
+        self.guard = SimpleNamespace(tick=self._tick)
+        self.ticks: list[float] = []
+        self.quiet: list[bool] = []
         self.journal = SimpleNamespace(prune=self._prune)
         self.at: list[float] = []
         self.running = 0
@@ -50,7 +53,11 @@ class Loop:
     def close(self) -> None:
         self.closed += 1
 
-    def _run(self, *, at_seconds: float) -> Any:
+    def _tick(self, *, at_seconds: float, delay_seconds: float) -> None:
+        self.ticks.append(at_seconds)
+
+    def _run(self, *, at_seconds: float, quiet: bool) -> Any:
+        self.quiet.append(quiet)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         self.at.append(at_seconds)
@@ -356,3 +363,55 @@ def test_kernels_that_do_not_compile_end_the_daemon(monkeypatch: pytest.MonkeyPa
         make(loop).run()
 
     assert (loop.closed, loop.at) == (1, [])
+
+
+def test_the_guard_ticks_while_a_cycle_takes_its_time() -> None:
+    loop = Loop()
+    loop.gate.clear()
+    parts: Any = loop
+    made = Daemon(policy_of({}, guard={"period_seconds": 0.5}, web={"listen": "127.0.0.1:0"}), parts, now=lambda: 5.0)
+    try:
+        made.start()
+        until(lambda: loop.running == 1)
+        seen = len(loop.ticks)
+        until(lambda: len(loop.ticks) >= seen + 2)
+        still_running = loop.running
+    finally:
+        loop.gate.set()
+        made.stop()
+
+    assert still_running == 1
+    assert set(loop.ticks) == {5.0}
+
+
+def test_the_first_cycle_of_a_process_only_looks() -> None:
+    loop = Loop()
+    made = make(loop)
+
+    made.cycle()
+    made.cycle()
+
+    assert loop.quiet == [True, False]
+
+
+def test_a_cycle_that_waits_for_a_clock_that_was_set_back_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, time_passed = Loop(), [0.0]
+    woken: list[str] = []
+    with running(loop, monotonic=lambda: time_passed[0]) as made:
+        until(lambda: len(loop.at) == 1)
+        monkeypatch.setattr(made._scheduler, "modify_job", lambda name, **_: woken.append(name))
+        made.guard()
+        early = list(woken)
+        time_passed[0] = 70.0
+        made.guard()
+
+    assert early == []
+    assert woken == ["cycle"]
+
+
+def test_stopping_twice_says_the_same_twice() -> None:
+    loop = Loop()
+    with running(loop) as made:
+        until(lambda: len(loop.at) == 1)
+
+    assert made.stop() is True

@@ -6,15 +6,18 @@ import pytest
 
 from tuner.errors import JournalError
 from tuner.memory import Memory
-from tuner.values.knobs import KnobValues, Role
+from tuner.retune import SearchHistory
 
-STORED = json.loads(Memory(in_force=KnobValues.of({Role.BASE_SLICE: 0.1})).to_json())
+STORED = json.loads(Memory().to_json())
 
 
-def test_what_is_in_force_comes_back() -> None:
-    memory = Memory(in_force=KnobValues.of({Role.BASE_SLICE: 0.1}), known_good=KnobValues.of({Role.BASE_SLICE: 0.09}))
+def test_what_was_searched_comes_back() -> None:
+    memory = Memory(searches=SearchHistory(searched_at_seconds=7.0, context=(1.0, 2.5), searches=3, fruitless=1))
 
-    assert Memory.from_json(memory.to_json()).to_json() == memory.to_json()
+    restored = Memory.from_json(memory.to_json())
+
+    assert restored.searches.context == memory.searches.context
+    assert restored.to_json() == memory.to_json()
 
 
 @pytest.mark.parametrize("trial", ["{}", "[]", "no JSON", '{"of": "another release"}'])

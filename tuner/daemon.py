@@ -1,8 +1,9 @@
 """The daemon: the loop on the wall clock, with its page, until it is told to stop.
 
 One worker runs the cycles, so that two can never overlap; another runs what must not delay them (refits, fine-tuning,
-pruning). A cycle that comes late runs late rather than never, and missed ones are made up for by one. The page answers
-while the kernels still compile, and says that it is not ready.
+pruning). A cycle that comes late runs late rather than never, and missed ones are made up for by one. The guard ticks
+in a thread of its own, by monotonic time, from the first second on: it needs no kernels. It also wakes a cycle that is
+overdue because the clock was set back. The page answers while the kernels still compile, and says that it is not ready.
 """
 
 import logging
@@ -17,6 +18,7 @@ from typing import Any, Final
 from tuner import logs
 from tuner.serving import Server, start
 from tuner.settings.model import Policy
+from tuner.ticker import Ticker
 from tuner.web.app import Health, build
 from tuner.wiring import Parts
 
@@ -28,6 +30,9 @@ EXIT_ABANDONED: Final = 1
 
 _LOOK_EVERY_SECONDS: Final = 0.2
 """How soon a signal is noticed."""
+
+_OVERDUE_SECONDS: Final = 5.0
+"""How long after its time a cycle that has not begun is woken: a clock that was set back would let it wait as long."""
 
 _PRUNE_EVERY_SECONDS: Final = 3600.0
 _RETRAIN_EVERY_SECONDS: Final = 3600.0
@@ -62,7 +67,10 @@ class Daemon:
         self._failed = threading.Event()
         self._idle = threading.Lock()
         self._failure: Exception | None = None
-        self._last_cycle_at = monotonic()
+        self._ended = False
+        self._last_cycle_at = self._cycle_began_at = monotonic()
+        self._quiet = True
+        self._guard = Ticker("guard", policy.guard.period_seconds, self.guard, monotonic=monotonic)
         self._last_retrain_at = monotonic()
         self._conditions = {"kernels_compiled": False, "first_read_complete": False}
         self._scheduler: Any = None
@@ -87,28 +95,34 @@ class Daemon:
         self._every(_RETRAIN_EVERY_SECONDS, self.retrain)
         self._every(_PRUNE_EVERY_SECONDS, self.prune)
         self._scheduler.start()
+        self._guard.start()
 
     def stop(self) -> bool:
-        """Begin no further cycle, let the one under way end, and close everything; idempotent.
+        """Begin no further cycle or tick, let those under way end, and close everything; idempotent.
 
         Returns:
-            Whether everything has ended. Where it has not, the cycle is abandoned: its intent stands in the journal,
+            Whether everything has ended. Where it has not, what runs is abandoned: its intent stands in the journal,
             and the next start finds out what became of it.
         """
         if self._stopping.is_set():
-            return True
+            return self._ended
         self._stopping.set()
         if self._scheduler is not None:
             self._scheduler.shutdown(wait=False)
+        started = time.monotonic()
         ended = self._idle.acquire(timeout=STOP_WITHIN_SECONDS)
+        left = max(0.0, STOP_WITHIN_SECONDS - (time.monotonic() - started))
+        watched = self._guard.stop(within_seconds=left)
         if self._server is not None:
             self._server.stop()
         self._parts.forecasting.close()
-        if ended:
+        self._ended = ended and watched
+        if self._ended:
             self._parts.close()
+        if ended:
             self._idle.release()  # A job that waits for it sees that the daemon has stopped, and ends.
-        self._log.info("daemon_stopped", cycle_ended=ended)
-        return ended
+        self._log.info("daemon_stopped", cycle_ended=ended, guard_ended=watched)
+        return self._ended
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -151,10 +165,31 @@ class Daemon:
                 return
             if not self._conditions["kernels_compiled"]:
                 self._compile()
-            record = self._parts.cycle.run(at_seconds=self._now())
+            self._cycle_began_at = self._monotonic()
+            record = self._parts.cycle.run(at_seconds=self._now(), quiet=self._quiet)
+            self._quiet = False
             self._last_cycle_at = self._monotonic()
             if record.observation is not None:
                 self._conditions["first_read_complete"] = True
+
+    def guard(self, delay_seconds: float = 0.0) -> None:
+        """Run one guard tick now, and wake a cycle that is overdue.
+
+        Raises:
+            JournalError: The journal cannot be written, so nothing was done.
+        """
+        try:
+            self._parts.guard.tick(at_seconds=self._now(), delay_seconds=delay_seconds)
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        overdue = self._monotonic() - self._cycle_began_at - self._policy.cycle.period_seconds > _OVERDUE_SECONDS
+        if not overdue or self._idle.locked() or self._stopping.is_set() or self._scheduler is None:
+            return
+        self._cycle_began_at = self._monotonic()
+        self._log.warning("cycle_woken", reason="it was overdue by monotonic time: was the clock set back?")
+        self._scheduler.modify_job("cycle", next_run_time=datetime.now(UTC))
 
     def refit(self) -> None:
         """Fit the statistical models to what was seen, beside the cycles."""

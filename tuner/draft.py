@@ -41,6 +41,7 @@ class Draft:
     verification: Verification | None = None
     failure: StageFailure | None = None
     inputs: bytes | None = None
+    trial_began_at: float = math.nan
     decision: str = ""
     reason: str = ""
     stage: str = "start"

@@ -1,13 +1,17 @@
 """What one cycle leaves for the next; the journal keeps it, so that a restart resumes where the last cycle ended."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from tuner.caution import Caution
 from tuner.errors import JournalError
 from tuner.record.encoding import decode, encode
 from tuner.retune import SearchHistory
 from tuner.twin.parameters import TwinParameters
 from tuner.values.knobs import KnobValues
+from tuner.verify.budget import Spending
+from tuner.verify.legs import Leg, Switchback
 from tuner.verify.trial import Trial
 
 STATE_NAME: Final = "memory"
@@ -22,11 +26,24 @@ class OnTrial:
         trial: Its progress.
         parameters: The twin as it was calibrated before the change, so that nothing learned since can excuse it.
         context: Load that it was made for.
+        instance: Identity of the scheduler's process at the newest look; empty where it has none.
+        began_at_seconds: When it began; NaN where a former release began it.
+        approved: Whether a person said yes to it, so that a tuner that else only recommends carries it through.
     """
 
-    trial: Trial
+    trial: Trial | Switchback
     parameters: TwinParameters
     context: tuple[float, ...]
+    instance: str = ""
+    began_at_seconds: float = math.nan
+    approved: bool = False
+
+    @property
+    def in_force(self) -> KnobValues:
+        """The setting that the trial takes to be in force."""
+        if isinstance(self.trial, Switchback) and self.trial.in_force is Leg.BEFORE:
+            return self.trial.before
+        return self.trial.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +53,29 @@ class Memory:
     Attributes:
         searches: When the last search ran, for which load, and how many did.
         on_trial: The change on trial; None where none is.
-        in_force: The setting that we left in force; None before anything was read.
-        known_good: The newest setting that was verified or found at the start; None before anything was read.
+        caution: What the tuner holds against itself.
+        spent: What the trials of the last day used of the budget of false promotions.
     """
 
     searches: SearchHistory = field(default_factory=SearchHistory)
     on_trial: OnTrial | None = None
-    in_force: KnobValues | None = None
-    known_good: KnobValues | None = None
+    caution: Caution = field(default_factory=Caution)
+    spent: tuple[Spending, ...] = ()
 
     def to_json(self) -> str:
         """Return the memory as strict JSON."""
         trial = self.on_trial
         stored = _Stored(
             searches=self.searches,
-            in_force=self.in_force,
-            known_good=self.known_good,
+            caution=self.caution,
+            spent=self.spent,
             trial=trial.trial.to_json() if trial else None,
+            switchback=trial is not None and isinstance(trial.trial, Switchback),
             parameters=trial.parameters.to_json() if trial else None,
             context=trial.context if trial else (),
+            instance=trial.instance if trial else "",
+            began_at_seconds=trial.began_at_seconds if trial else math.nan,
+            approved=trial.approved if trial else False,
         )
         return encode(stored)
 
@@ -70,16 +91,19 @@ class Memory:
         if stored.trial is not None and stored.parameters is not None:
             try:
                 on_trial = OnTrial(
-                    trial=Trial.from_json(stored.trial),
+                    trial=(Switchback if stored.switchback else Trial).from_json(stored.trial),
                     parameters=TwinParameters.from_json(stored.parameters),
                     context=stored.context,
+                    instance=stored.instance,
+                    began_at_seconds=stored.began_at_seconds,
+                    approved=stored.approved,
                 )
             except (ValueError, TypeError, KeyError) as error:
                 raise JournalError(
                     f"the change on trial cannot be read from the journal: {error}; end the trial with the release "
                     f"that began it, or move the journal away, which leaves the setting on trial in force"
                 ) from error
-        return cls(searches=stored.searches, on_trial=on_trial, in_force=stored.in_force, known_good=stored.known_good)
+        return cls(searches=stored.searches, on_trial=on_trial, caution=stored.caution, spent=stored.spent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +111,12 @@ class _Stored:
     """The memory as it is stored: the parts that have a text form of their own are kept in it."""
 
     searches: SearchHistory
-    in_force: KnobValues | None
-    known_good: KnobValues | None
     trial: str | None
     parameters: str | None
     context: tuple[float, ...]
+    caution: Caution = field(default_factory=Caution)
+    spent: tuple[Spending, ...] = ()
+    switchback: bool = False
+    instance: str = ""
+    began_at_seconds: float = math.nan
+    approved: bool = False

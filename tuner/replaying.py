@@ -8,18 +8,36 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any, Final
 
 from tuner.errors import ConfigError, JournalError
 from tuner.judge.case import Case, required_metrics
+from tuner.judge.change_breaker import ChangeBreaker
 from tuner.judge.gate import judge
+from tuner.judge.ladder import Ladder
 from tuner.propose.inputs import SearchInputs
 from tuner.propose.search import search
-from tuner.record.encoding import decode, encode
+from tuner.record.encoding import decode, encode, jsonable
 from tuner.record.journal import Journal
 from tuner.settings.model import Policy
+from tuner.values.knobs import Role
 from tuner.values.stages import CycleRecord, Proposal, Verdict
 
 _LENGTH = struct.Struct(">I")
+
+_GUARDED: Final = (
+    "disruptive_allowed",
+    "forbidden",
+    "directions",
+    "changes_today",
+    "max_changes_per_day",
+    "change_breaker",
+    "ladder",
+    "latency_breaker_open",
+    "approved",
+)
+"""Fields of a case that say what stands in the way of a change. A journal of before they existed lacks them: they
+take their defaults, which let everything pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,7 @@ def pack(inputs: SearchInputs, case: Case, *, policy: Policy) -> bytes:
         "last_change_at_seconds": case.last_change_at_seconds,
         "on_trial": case.on_trial,
         "anchors": case.anchors,
+        **{name: jsonable(getattr(case, name)) for name in _GUARDED},
     }
     text = zlib.compress(json.dumps(beside, allow_nan=False, separators=(",", ":")).encode())
     return _LENGTH.pack(len(text)) + text + inputs.to_bytes()
@@ -87,7 +106,8 @@ def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
         beside = json.loads(zlib.decompress(packed[_LENGTH.size : _LENGTH.size + length]))
         policy = Policy.model_validate(beside["policy"])
         inputs = SearchInputs.from_bytes(packed[_LENGTH.size + length :])
-    except (struct.error, zlib.error, ValueError, KeyError) as error:
+        guarded = _guarded(beside)
+    except (struct.error, zlib.error, ValueError, KeyError, TypeError, JournalError) as error:
         raise JournalError(f"what cycle {record.cycle_id} knew cannot be read: {error}") from error
     case = Case(
         proposal=record.proposal,
@@ -104,8 +124,19 @@ def _unpack(packed: bytes, record: CycleRecord) -> tuple[SearchInputs, Case]:
         on_trial=beside["on_trial"],
         anchors=beside["anchors"],
         choices=inputs.choices,
+        **guarded,
     )
     return inputs, case
+
+
+def _guarded(beside: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {name: beside[name] for name in _GUARDED if name in beside}
+    if "directions" in given:
+        given["directions"] = {Role(role): way for role, way in dict(given["directions"]).items()}
+    for name, kind in (("change_breaker", ChangeBreaker), ("ladder", Ladder)):
+        if name in given:
+            given[name] = decode(kind, json.dumps(given[name]))
+    return given
 
 
 def _text(value: Proposal) -> str:
@@ -120,10 +151,15 @@ def _differing(now: Proposal, then: Proposal) -> tuple[str, ...]:
 
 
 def _judged_otherwise(now: Verdict, then: Verdict) -> tuple[str, ...]:
-    """Name what differs: the decision, its reason, and guards that find otherwise or did not exist."""
+    """Name what differs: the decision, its reason, and guards that find otherwise.
+
+    A guard that did not exist then differs only where it would have spoken against the change.
+    """
     fields = tuple(name for name in ("decision", "reason") if getattr(now, name) != getattr(then, name))
     left, right = ({one.guard: encode(one) for one in _again(verdict).findings} for verdict in (now, then))
-    guards = tuple(name for name in dict.fromkeys((*left, *right)) if left.get(name) != right.get(name))
+    harmless = {one.guard for one in now.findings if one.passed and one.guard not in right}
+    names = dict.fromkeys((*left, *right))
+    guards = tuple(name for name in names if left.get(name) != right.get(name) and name not in harmless)
     return (*fields, *guards)
 
 

@@ -1,52 +1,129 @@
 """Trials of changes: what a cycle shows the verification, and what it says.
 
-The verification itself is pure and knows nothing of the twin; here the two are brought together.
+The verification itself is pure and knows neither the twin nor the loop; here they are brought together. A change is
+compared in turns with the setting before it (`switchback`), or with the twin's forecast of what would have been
+(`before_after`), which is what a change gets that cannot be made and undone several times.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tuner.memory import OnTrial
-from tuner.settings.model import VerifySettings
+from tuner.settings.model import Policy
 from tuner.twin.calibration import SPACING_SECONDS, Calibrator
 from tuner.twin.counterfactual import counterfactual
 from tuner.twin.workload import HORIZON_SECONDS
-from tuner.values.knobs import SchedulerMode
-from tuner.values.metrics import METRIC_COUNT, MetricVector, score_terms
-from tuner.values.stages import FloatArray, Observation, Proposal, Receipt
+from tuner.values.knobs import KnobValues, SchedulerMode
+from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX, METRIC_NAMES, METRICS, score_terms
+from tuner.values.stages import FloatArray, Observation, Proposal, Receipt, Verification
+from tuner.verify import legs, rollout, switchback
 from tuner.verify import trial as trials
-from tuner.verify.trial import Sample
+from tuner.verify.legs import Look, Switchback
+from tuner.verify.trial import Sample, Trial
 
 ANCHORS: Final = 12
 """Past intervals that tell how far the twin is off without the change: an hour's, at their usual distance."""
+
+_WAIT: Final = METRIC_INDEX["queue_wait_seconds"]
 
 
 def begin(
     receipt: Receipt,
     *,
     proposal: Proposal,
+    observation: Observation,
     calibrator: Calibrator,
-    at_seconds: float,
     context: FloatArray,
-    terms: VerifySettings,
-    weights: MetricVector,
-    limits: MetricVector,
+    policy: Policy,
+    alpha: float,
+    instance: str,
+    steady_since_seconds: float,
 ) -> OnTrial:
     """Put a change on trial.
 
     Args:
         receipt: The change, as it was seen to be in force.
         proposal: What was expected of it.
+        observation: What was seen just before it.
         calibrator: The twin, as it is known before the change.
-        at_seconds: Now.
         context: Load that the change was made for.
-        terms: Limits of the comparison.
-        weights: Weights of the score, shape (13,).
-        limits: Limits of the safety metrics, shape (13,).
+        policy: How to compare, and limits and weights.
+        alpha: Chance of a false promotion that the trial may take.
+        instance: Identity of the scheduler's process.
+        steady_since_seconds: Since when the setting before was in force; NaN where that is not known to have changed.
     """
+    moved = receipt.after.differs(receipt.before)
+    disruptive = any(spec.disruptive for spec in policy.knob_specs() if spec.role in moved)
+    trial: Trial | Switchback
+    if policy.verify.method == "before_after" or disruptive:
+        trial = _before_after(receipt, proposal, calibrator, policy)
+    else:
+        past = _past_legs(observation, policy, steady_since_seconds=steady_since_seconds)
+        trial = _switchback(receipt, proposal, observation, policy, past=past, alpha=alpha)
+    return OnTrial(
+        trial=trial,
+        parameters=calibrator.parameters(observation.at_seconds),
+        context=tuple(context.tolist()),
+        instance=instance,
+        began_at_seconds=observation.at_seconds,
+    )
+
+
+def look(on_trial: OnTrial, observation: Observation, *, instance: str) -> OnTrial:
+    """Return the trial with what the newest look shows."""
+    trial = on_trial.trial
+    # In another mode the scheduler runs another policy: the clock stands still, as without work.
+    full = observation.mode is SchedulerMode.FULL
+    if isinstance(trial, Switchback):
+        restarted = bool(on_trial.instance and instance and instance != on_trial.instance)
+        seen = replace(_look_of(observation), comparable=full and not _partial(observation), restarted=restarted)
+        return replace(on_trial, trial=legs.advance(trial, seen), instance=instance or on_trial.instance)
+    nothing = np.full(METRIC_COUNT, np.nan)
+    observed, untouched = counterfactual(observation, trial.before, on_trial.parameters) or (nothing, nothing)
+    arriving = observation.arriving and full
+    sample = Sample(at_seconds=observation.at_seconds, observed=observed, untouched=untouched, arriving=arriving)
+    return replace(on_trial, trial=trials.advance(trial, sample))
+
+
+def verify(on_trial: OnTrial, *, cycle_id: int) -> Verification:
+    """Say what a change on trial has done so far, and what to do with it."""
+    if isinstance(on_trial.trial, Switchback):
+        return switchback.verify(on_trial.trial, cycle_id=cycle_id)
+    return rollout.verify(on_trial.trial, cycle_id=cycle_id)
+
+
+def abandon(on_trial: OnTrial, *, cycle_id: int, reason: str) -> Verification:
+    """Say that a trial ends without a result and without a write."""
+    if isinstance(on_trial.trial, Switchback):
+        return switchback.abandon(on_trial.trial, cycle_id=cycle_id, reason=reason)
+    return rollout.abandon(on_trial.trial, cycle_id=cycle_id, reason=reason)
+
+
+def turn(on_trial: OnTrial) -> KnobValues:
+    """Return the setting whose turn it is; that in force where nothing is to be switched."""
+    trial = on_trial.trial
+    if isinstance(trial, Switchback) and trial.wanted is legs.Leg.BEFORE:
+        return trial.before
+    return trial.after
+
+
+def switched(on_trial: OnTrial, receipt: Receipt) -> OnTrial:
+    """Return the trial with the setting of a receipt in force.
+
+    Raises:
+        TypeError: It is not a switchback.
+    """
+    if not isinstance(on_trial.trial, Switchback):
+        raise TypeError("only a switchback switches")
+    return replace(on_trial, trial=legs.switched(on_trial.trial, receipt))
+
+
+def _before_after(receipt: Receipt, proposal: Proposal, calibrator: Calibrator, policy: Policy) -> Trial:
     observed, expected = calibrator.anchors(ANCHORS)
-    trial = trials.begin(
+    terms, weights = policy.verify, policy.weights()
+    return trials.begin(
         receipt,
         expected_score=proposal.score,
         expected_terms=score_terms(proposal.predicted, proposal.predicted_incumbent, weights=weights),
@@ -54,23 +131,71 @@ def begin(
         settle_seconds=terms.wash_out_seconds + HORIZON_SECONDS,
         terms=terms,
         weights=weights,
-        limits=limits,
+        limits=policy.limits(),
         before_observed=observed,
         before_untouched=expected,
         before_spacing_seconds=SPACING_SECONDS,
         span_seconds=HORIZON_SECONDS,
     )
-    return OnTrial(trial=trial, parameters=calibrator.parameters(at_seconds), context=tuple(context.tolist()))
 
 
-def look(on_trial: OnTrial, observation: Observation) -> OnTrial:
-    """Return the trial with what the newest interval shows, beside what the twin says of it without the change."""
-    nothing = np.full(METRIC_COUNT, np.nan)
-    compared = counterfactual(observation, on_trial.trial.before, on_trial.parameters)
-    observed, untouched = compared or (nothing, nothing)
-    # In another mode the scheduler runs another policy than the twin knows: the clock stands still, as without work.
-    comparable = observation.arriving and observation.mode is SchedulerMode.FULL
-    sample = Sample(at_seconds=observation.at_seconds, observed=observed, untouched=untouched, arriving=comparable)
-    return OnTrial(
-        trial=trials.advance(on_trial.trial, sample), parameters=on_trial.parameters, context=on_trial.context
+def _switchback(
+    receipt: Receipt, proposal: Proposal, observation: Observation, policy: Policy, *, past: FloatArray, alpha: float
+) -> Switchback:
+    weights = policy.weights()
+    newest = None
+    if len(past) and _comparable(observation):
+        newest = replace(_look_of(observation), metrics=past[-1])
+    return legs.begin(
+        receipt,
+        expected_score=proposal.score,
+        expected_terms=score_terms(proposal.predicted, proposal.predicted_incumbent, weights=weights),
+        terms=policy.verify,
+        weights=weights,
+        limits=policy.limits(),
+        recent_window_seconds=policy.cycle.recent_window_seconds,
+        queue_wait_seconds=float(observation.metrics[_WAIT]),
+        alpha=alpha,
+        first_before=newest,
+        noise=legs.neighbours(past, weights=weights),
     )
+
+
+def _past_legs(observation: Observation, policy: Policy, *, steady_since_seconds: float) -> FloatArray:
+    """Return what past legs would have shown, under the setting before the change alone."""
+    history, window = observation.history, policy.cycle.recent_window_seconds
+    steps = history.values.shape[1]
+    times = history.end_at_seconds - history.step_seconds * np.arange(steps, dtype=np.float64)[::-1]
+    metrics = np.full((steps, METRIC_COUNT), np.nan)
+    for column, name in enumerate(METRIC_NAMES):
+        if name in history:
+            metrics[:, column] = history[name]
+    wash_out = legs.learned_wash_out(float(observation.metrics[_WAIT]), policy.verify)
+    # NaN, where no change is known, leaves everything in.
+    ours = ~(times < steady_since_seconds + wash_out + window)
+    return legs.past_legs(
+        times[ours],
+        metrics[ours],
+        wash_out_seconds=wash_out,
+        leg_seconds=policy.verify.leg_seconds,
+        recent_window_seconds=window,
+    )
+
+
+def _look_of(observation: Observation) -> Look:
+    weighed = {spec.name for spec in METRICS if spec.objective or spec.safety}
+    rejected = any(one.reason == "rejected" and one.metric in weighed for one in observation.problems)
+    return Look(
+        at_seconds=observation.at_seconds,
+        metrics=observation.metrics,
+        arriving=observation.arriving,
+        rejected=rejected,
+    )
+
+
+def _comparable(observation: Observation) -> bool:
+    return observation.arriving and observation.mode is SchedulerMode.FULL and not _partial(observation)
+
+
+def _partial(observation: Observation) -> bool:
+    return any(one.metric == "source" and one.reason == "partial" for one in observation.problems)

@@ -1,18 +1,25 @@
 """The composition root: one place knows which classes stand behind the ports, and puts the loop together."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tuner.apply.actuator import Actuator
 from tuner.apply.http import HttpActuator
 from tuner.apply.null import NoActuator
+from tuner.control.permission import stop_reason
 from tuner.cycle import Cycle
 from tuner.forecast.stage import Forecasting
+from tuner.guard import Guard
 from tuner.judge.guards import GUARDS
+from tuner.keeper import Keeper
+from tuner.observe.glance import Glance, guard_policy
 from tuner.observe.observer import Observer
 from tuner.observe.source import Source
+from tuner.people import People
 from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
 from tuner.record.setting import Setting, save_setting
@@ -21,6 +28,7 @@ from tuner.settings.model import Policy, TunerMode
 from tuner.twin import model
 from tuner.twin.calibration import Calibrator
 from tuner.values.stages import Forecast
+from tuner.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,11 @@ class Parts:
     calibrator: Calibrator
     journal: Journal
     metrics: Exporter
+    writer: Writer
+    keeper: Keeper
+    people: People
     cycle: Cycle
+    guard: Guard
 
     def warm_up(self) -> None:
         """Compile the kernels, so that no cycle has to wait for them."""
@@ -52,6 +64,7 @@ def assemble(
     source: Source | None = None,
     actuator: Actuator | None = None,
     clock: Callable[[], float] | None = time.monotonic,
+    stop: Callable[[], str] | None = None,
 ) -> Parts:
     """Put the loop together for a policy.
 
@@ -61,10 +74,12 @@ def assemble(
         actuator: What to write to, instead of what the policy says.
         clock: Monotonic seconds, for deadlines; None in replays, where budgets count trials so that a seed gives the
             same decisions on any machine.
+        stop: Says why nothing at all may be written; the kill switch of the policy where absent.
 
     Raises:
         JournalError: The journal cannot be opened for writing.
     """
+    watched = source or source_of(guard_policy(policy))
     source = source or source_of(policy)
     actuator = actuator or actuator_of(policy)
     observer = Observer(source, policy)
@@ -89,10 +104,24 @@ def assemble(
         mode=policy.mode.value,
         extra_labels=policy.source.labels,
     )
+    switch = stop or partial(stop_reason, policy.control, Path(policy.journal.path), os.environ)
+    writer = Writer(actuator, journal, specs=policy.knob_specs(), mappings=policy.knobs, stop=switch, clock=clock)
+    keeper = Keeper(policy, writer, journal, on_trial=lambda: cycle.memory.on_trial is not None)
+    people = People(
+        policy,
+        actuator=actuator,
+        writer=writer,
+        journal=journal,
+        metrics=metrics,
+        on_trial=lambda: cycle.memory.on_trial is not None,
+    )
     cycle = Cycle(
         policy=policy,
         observer=observer,
         actuator=actuator,
+        writer=writer,
+        keeper=keeper,
+        people=people,
         forecasting=forecasting,
         calibrator=calibrator,
         journal=journal,
@@ -100,8 +129,23 @@ def assemble(
         hand_over=_hand_over(policy, actuator),
         deadline_clock=clock,
     )
-    if isinstance(actuator, HttpActuator) and cycle.memory.in_force is not None:
-        actuator.resume(cycle.memory.in_force)
+    guard = Guard(
+        policy=policy,
+        glance=Glance(watched, policy),
+        actuator=actuator,
+        writer=writer,
+        keeper=keeper,
+        people=people,
+        journal=journal,
+        metrics=metrics,
+    )
+    metrics.limits(
+        {name: mapping.limit for name, mapping in policy.mapped_metrics.items() if mapping.limit is not None},
+        latency_threshold_seconds=guard.threshold_seconds,
+        changes_per_day=policy.control.max_changes_per_day,
+    )
+    if isinstance(actuator, HttpActuator) and writer.standing.knobs is not None:
+        actuator.resume(writer.standing.knobs)
     return Parts(
         policy=policy,
         source=source,
@@ -111,7 +155,11 @@ def assemble(
         calibrator=calibrator,
         journal=journal,
         metrics=metrics,
+        writer=writer,
+        keeper=keeper,
+        people=people,
         cycle=cycle,
+        guard=guard,
     )
 
 

@@ -263,10 +263,12 @@ def test_a_value_that_takes_its_time_is_awaited_with_growing_pauses(
     revision = actuator.read().revision
     scheduler.faults.effective_after_gets = 6
 
-    after = actuator.write(OTHER, expected_revision=revision)
+    written = actuator.write(OTHER, expected_revision=revision)
+    after = actuator.await_effect(OTHER)
 
+    assert written.knobs == MIDDLE
     assert after.knobs == OTHER
-    assert fake_time.pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0])
+    assert fake_time.pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
 
 
 def test_a_value_that_never_comes_is_given_up_in_time_and_told_as_it_is(
@@ -274,10 +276,39 @@ def test_a_value_that_never_comes_is_given_up_in_time_and_told_as_it_is(
 ) -> None:
     scheduler.faults.ignores_writes = True
 
-    after = actuator.write(OTHER, expected_revision=actuator.read().revision)
+    actuator.write(OTHER, expected_revision=actuator.read().revision)
+    after = actuator.await_effect(OTHER)
 
     assert after.knobs == MIDDLE
     assert 9.0 < fake_time.now <= 10.0
+
+
+def test_a_policy_mode_is_awaited_as_a_knob_is(scheduler: HttpScheduler, actuator: HttpActuator) -> None:
+    actuator.write(KnobValues(()), expected_revision=None, mode=SchedulerMode.SIMPLIFIED)
+
+    after = actuator.await_effect(KnobValues(()), mode=SchedulerMode.SIMPLIFIED)
+
+    assert after.mode is SchedulerMode.SIMPLIFIED
+    assert after.knobs == MIDDLE
+
+
+def test_settings_that_nobody_can_have_meant_are_written_over_whatever_their_revision(
+    scheduler: HttpScheduler, actuator: HttpActuator
+) -> None:
+    scheduler.edit(base_slice_seconds="fast")
+
+    after = actuator.write(OTHER, expected_revision=None)
+
+    assert after.knobs == OTHER
+
+
+def test_a_scheduler_that_falls_silent_after_a_write_leaves_the_outcome_unknown(
+    scheduler: HttpScheduler, actuator: HttpActuator
+) -> None:
+    scheduler.faults.get_status = 503
+
+    with pytest.raises(ActuatorUnavailable, match="unknown what is in force"):
+        actuator.await_effect(OTHER)
 
 
 def test_a_value_that_the_scheduler_rounds_is_told_as_it_is(scheduler: HttpScheduler, actuator: HttpActuator) -> None:

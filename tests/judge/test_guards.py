@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from tuner.judge import guards
 from tuner.judge.case import Case
+from tuner.judge.change_breaker import ChangeBreaker
 from tuner.judge.gate import judge
 from tuner.judge.guards import GUARDS
+from tuner.judge.ladder import Ladder, freeze
 from tuner.settings.model import CycleSettings, TunerMode
 from tuner.values.knobs import DESIGN_RANGES, KnobValues, Role, SchedulerMode, middle
 from tuner.values.metrics import METRIC_INDEX, MetricVector
+from tuner.values.safety import BreakerState, Rung
 from tuner.values.stages import Decision, Finding, Forecast, Observation, Problem, Proposal, SeriesFrame
 
 NOW = 1_700_000_000.0
@@ -105,6 +108,11 @@ def seen(**changes: Any) -> Case:
 DISRUPTIVE = tuple(replace(spec, disruptive=spec.role is Role.BASE_SLICE) for spec in SPECS)
 WORDS = {Role.BASE_SLICE: (0.1, 0.115, 0.127)}
 OUTSIDE = moved(BASE_SLICE=0.16)
+UP, DOWN, STILL = ({Role.BASE_SLICE: way} for way in ("up", "down", "none"))
+CAUTIOUS = Ladder(
+    rung=Rung.CAUTIOUS, causes=("trust",), since_seconds=NOW, reason="trust is 0.20, at least 0.25 needed"
+)
+HALF_OPEN = ChangeBreaker(state=BreakerState.HALF_OPEN, harms=(NOW,), opened_at_seconds=NOW, cool_down_seconds=3600.0)
 HUGE = KnobValues(((Role.BASE_SLICE, NAN), *MIDDLE.items_[1:]))
 
 # Guard, case, whether it passes, and a part of its sentence.
@@ -134,6 +142,15 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.slew, case(trust=NAN), False, "over nan"),
     (guards.slew, asked(candidate=MIDDLE), True, "no knob moves"),
     (guards.slew, asked(incumbent=KnobValues(MIDDLE.items_[1:])), False, "would move by nan"),
+    (guards.slew, case(ladder=CAUTIOUS), True, "moves by 0.01 of 0.01 at once (0.5 of the usual, because the tuner is"),
+    (
+        guards.slew,
+        case(ladder=CAUTIOUS, proposal=proposal(candidate=moved(BASE_SLICE=0.13))),
+        False,
+        "would move by 0.015, over 0.01 at once (0.5 of the usual, because the tuner is cautious)",
+    ),
+    # Below, it is the guard `ladder` that holds: these values are not wrong for it.
+    (guards.slew, case(ladder=Ladder(rung=Rung.OBSERVE_ONLY)), True, "moves by 0.01 of 0.02 at once"),
     (guards.disruption, case(), True, "no knob that moves restarts anything"),
     (
         guards.disruption,
@@ -207,6 +224,68 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.forecast, case(forecast=None), False, "there is no forecast"),
     (guards.forecast, case(forecast=forecast(NOW - 151.0)), False, "up to 151 s ago"),
     (guards.forecast, case(forecast=forecast(NAN)), False, "nan"),
+    (guards.control, case(), True, "nobody forbids changes"),
+    (guards.control, case(forbidden="paused by anna: rack work"), False, "forbidden: paused by anna: rack work"),
+    (guards.direction, case(), True, "no way is barred"),
+    (guards.direction, case(directions=UP), True, "every move is the way it may go (base_slice_seconds up)"),
+    (
+        guards.direction,
+        case(directions=DOWN),
+        False,
+        "would move by +0.01, but a person has said that it may only move",
+    ),
+    (guards.direction, case(directions=STILL), False, "base_slice_seconds would move by +0.01, but a person has said"),
+    (guards.direction, case(directions=STILL), False, "may not be moved"),
+    (guards.direction, case(directions=DOWN, proposal=proposal(candidate=moved(BASE_SLICE=0.105))), True, "slice"),
+    (
+        guards.direction,
+        case(directions=UP, proposal=proposal(candidate=moved(BASE_SLICE=0.105))),
+        False,
+        "only move up",
+    ),
+    (
+        guards.direction,
+        case(directions=STILL, proposal=proposal(candidate=moved(RESERVATION=0.21))),
+        True,
+        "every move",
+    ),
+    (guards.direction, case(directions=UP, proposal=proposal(candidate=HUGE)), False, "would move by +nan"),
+    (
+        guards.direction,
+        case(directions=UP, proposal=proposal(incumbent=KnobValues(MIDDLE.items_[1:]))),
+        False,
+        "would move by +nan",
+    ),
+    (guards.ladder, case(), True, "the tuner is normal"),
+    (guards.ladder, case(ladder=Ladder(rung=Rung.NO_LSTM, reason="no network")), True, "is no_lstm: no network"),
+    (guards.ladder, case(ladder=Ladder(rung=Rung.CAUTIOUS, reason="low trust")), True, "is cautious: low trust"),
+    (guards.ladder, case(ladder=Ladder(rung=Rung.OBSERVE_ONLY, reason="blind")), False, "is observe_only: blind"),
+    (guards.ladder, case(ladder=freeze(Ladder(), "contested", at_seconds=NOW)), False, "is frozen: contested"),
+    (guards.change_breaker, case(), True, "the change breaker is closed"),
+    (
+        guards.change_breaker,
+        case(change_breaker=ChangeBreaker(state=BreakerState.OPEN, reason="3 changes did harm")),
+        False,
+        "the change breaker is open: 3 changes did harm",
+    ),
+    (guards.change_breaker, case(change_breaker=HALF_OPEN), False, "moves by 2 steps, at most 1 allowed"),
+    (
+        guards.change_breaker,
+        case(change_breaker=HALF_OPEN, proposal=proposal(candidate=moved(BASE_SLICE=0.11, RESERVATION=0.21))),
+        True,
+        "moves by 1 steps, at most 1",
+    ),
+    (
+        guards.change_breaker,
+        case(change_breaker=HALF_OPEN, proposal=proposal(candidate=HUGE)),
+        False,
+        "base_slice_seconds moves by inf steps",
+    ),
+    (guards.latency_breaker, case(), True, "the latency breaker is closed"),
+    (guards.latency_breaker, case(latency_breaker_open=True), False, "is open, or on probe"),
+    (guards.churn, case(changes_today=99), True, "99 changes in the last 24 h, which are not limited"),
+    (guards.churn, case(changes_today=23, max_changes_per_day=24), True, "23 changes in the last 24 h, at most 24"),
+    (guards.churn, case(changes_today=24, max_changes_per_day=24), False, "24 changes in the last 24 h, at most 24"),
     (guards.one_change, case(), True, "no change is on trial"),
     (guards.one_change, case(on_trial=3), False, "the change of cycle 3 is still on trial"),
     (guards.one_change, case(on_trial=0), False, "cycle 0"),
@@ -235,6 +314,13 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.tuner_mode, case(), True, "the tuner's mode is auto"),
     (guards.tuner_mode, case(tuner_mode=TunerMode.RECOMMEND), False, "is recommend, so changes are told but not made"),
     (guards.tuner_mode, case(tuner_mode=TunerMode.OBSERVE), False, "is observe, so changes are told"),
+    (
+        guards.tuner_mode,
+        case(tuner_mode=TunerMode.RECOMMEND, approved=True),
+        True,
+        "is recommend, and a person has approved this change",
+    ),
+    (guards.tuner_mode, case(tuner_mode=TunerMode.OBSERVE, approved=True), False, "is observe, so changes are told"),
 ]
 NEVER = {"bounds", "grid", "slew", "disruption", "feasibility"}
 
@@ -317,6 +403,48 @@ def test_less_trust_never_lets_a_larger_move_through(trust: float, less: float, 
     full, part = (guards.slew(replace(given_case, trust=value)) for value in (trust, trust * less))
 
     assert full.passed or not part.passed
+
+
+@given(rung=st.sampled_from(list(Rung)), deeper=st.sampled_from(list(Rung)), target=st.floats(0.08, 0.15))
+def test_a_deeper_rung_never_lets_through_what_a_higher_one_holds(rung: Rung, deeper: Rung, target: float) -> None:
+    given_case = asked(candidate=moved(BASE_SLICE=SPECS[0].snap(target)))
+
+    high, low = (judge(replace(given_case, ladder=Ladder(rung=one))) for one in sorted((rung, deeper)))
+
+    assert high.decision is Decision.APPLY or low.decision is not Decision.APPLY
+
+
+@given(steps=st.lists(st.integers(-3, 3), min_size=4, max_size=4), state=st.sampled_from(list(BreakerState)))
+def test_the_change_breaker_lets_only_a_small_trial_through_until_it_is_closed(
+    steps: list[int], state: BreakerState
+) -> None:
+    target = {
+        spec.role: spec.at(spec.index(MIDDLE[spec.role]) + count) for spec, count in zip(SPECS, steps, strict=True)
+    }
+    breaker = replace(HALF_OPEN, state=state)
+
+    finding = guards.change_breaker(case(proposal=proposal(candidate=KnobValues.of(target)), change_breaker=breaker))
+
+    small = max(abs(count) for count in steps) <= 1
+    assert finding.passed is {BreakerState.CLOSED: True, BreakerState.OPEN: False, BreakerState.HALF_OPEN: small}[state]
+
+
+@given(sign=st.sampled_from([-1, 1]), way=st.text(max_size=4))
+def test_a_direction_that_is_not_understood_keeps_the_knob_in_place(sign: int, way: str) -> None:
+    given_case = case(
+        proposal=proposal(candidate=moved(BASE_SLICE=0.115 + sign * 0.005)), directions={Role.BASE_SLICE: way}
+    )
+
+    assert guards.direction(given_case).passed is ((way, sign) in {("up", 1), ("down", -1)})
+
+
+def test_what_a_person_approved_still_has_to_pass_every_other_guard() -> None:
+    approved = case(tuner_mode=TunerMode.RECOMMEND, approved=True)
+
+    assert judge(approved).decision is Decision.APPLY
+    assert judge(replace(approved, forbidden="paused")).decision is Decision.HOLD
+    assert judge(replace(approved, ladder=Ladder(rung=Rung.OBSERVE_ONLY))).decision is Decision.HOLD
+    assert judge(replace(approved, proposal=proposal(candidate=OUTSIDE))).decision is Decision.REJECT
 
 
 def _settings(limits: tuple[float, ...]) -> CycleSettings:

@@ -6,6 +6,7 @@ simulated, and the wires can be cut.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,9 @@ from tuner.apply.actuator import Current
 from tuner.apply.http import HttpActuator
 from tuner.demo.lockstep import application
 from tuner.demo.world import START_AT_SECONDS, Run, open_run
-from tuner.errors import SourceUnavailable
+from tuner.errors import ActuatorUnavailable, SourceUnavailable
 from tuner.observe.scrape import ScrapeSource
-from tuner.observe.source import Answer
+from tuner.observe.source import Answer, Series
 from tuner.reference.cluster import ClusterSpec
 from tuner.reference.settings import ClockSettings
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind, Workload
@@ -67,6 +68,8 @@ class Wires:
     Attributes:
         down: While True, the source does not answer.
         rival: A setting that somebody else writes just before the next write of ours.
+        lost: While True, writes arrive, but no answer to them comes back.
+        shown: Values that the page is made to show, by the name of the series, instead of the true ones.
     """
 
     fuses: Final = False
@@ -76,11 +79,16 @@ class Wires:
         self._actuator = actuator
         self.down = False
         self.rival: KnobValues | None = None
+        self.lost = False
+        self.shown: dict[str, float] = {}
 
     def instant(self, expression: str, *, at_seconds: float) -> Answer:
         if self.down:
             raise SourceUnavailable("the metrics source is down")
-        return self._source.instant(expression, at_seconds=at_seconds)
+        answer = self._source.instant(expression, at_seconds=at_seconds)
+        if expression not in self.shown:
+            return answer
+        return replace(answer, series=(Series({}, np.array([at_seconds]), np.array([self.shown[expression]])),))
 
     def range(self, expression: str, *, start_seconds: float, end_seconds: float, step_seconds: float) -> Answer:
         if self.down:
@@ -92,12 +100,20 @@ class Wires:
     def read(self) -> Current:
         return self._actuator.read()
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
         if self.rival is not None:
             current = self._actuator.read()
             self._actuator.write(self.rival, expected_revision=current.revision)
             self.rival = None
-        return self._actuator.write(knobs, expected_revision=expected_revision, mode=mode)
+        written = self._actuator.write(knobs, expected_revision=expected_revision, mode=mode)
+        if self.lost:
+            raise ActuatorUnavailable("the answer was lost")
+        return written
+
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        if self.lost:
+            raise ActuatorUnavailable("the scheduler does not answer")
+        return self._actuator.await_effect(knobs, mode=mode)
 
 
 class Simulation:
@@ -139,6 +155,16 @@ class Simulation:
             if not self.wires.down:
                 self.wires.instant("reference_queue_length", at_seconds=self.now)
         return self.parts.cycle.run(at_seconds=self.now)
+
+    def ticks(self, count: int, *, every: float = 15.0) -> list[CycleRecord]:
+        """Let time pass in small steps, with a guard tick after each; returns what they noted."""
+        return [record for _ in range(count) for record in self.tick(every)]
+
+    def tick(self, seconds: float = 15.0) -> tuple[CycleRecord, ...]:
+        """Let some seconds pass, and run a guard tick."""
+        self.seconds += seconds
+        self.run.advance(np.array([self.seconds]))
+        return self.parts.guard.tick(at_seconds=self.now)
 
     def until(self, decision: str, *, most: int = 60) -> CycleRecord:
         """Run cycles until one decides so.

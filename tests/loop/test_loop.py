@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,16 @@ from tuner.errors import ActuatorUnavailable, ChangeRejected
 from tuner.propose.inputs import SearchInputs
 from tuner.replaying import replay_decision
 from tuner.settings.model import TunerMode
+from tuner.trials import verify
 from tuner.values.knobs import KnobValues, Role
 from tuner.values.stages import CycleRecord, Decision, Outcome, Proposal, Step, Verification
-from tuner.verify.rollout import verify
 
 pytestmark = pytest.mark.timeout(180)
 
 EAGER = {"cooldown_seconds": 300, "context_shift": 0.0, "min_gain_ratio": 0.0, "min_fidelity_ratio": 0.0}
 """Cycle settings with which the tuner acts on whatever it finds, so that a test need not wait for a moved load."""
 
-QUICK = {"wash_out_seconds": 300, "window_seconds": 900, "min_samples": 3}
+QUICK = {"method": "before_after", "wash_out_seconds": 300, "window_seconds": 900, "min_samples": 3}
 
 
 @pytest.fixture
@@ -176,11 +177,12 @@ def test_half_a_change_is_put_back(world: Simulation, monkeypatch: pytest.Monkey
     proposing(monkeypatch, base_slice_seconds=0.12)
     write = world.wires.write
 
-    def write_something_else(knobs: KnobValues, *, expected_revision: str) -> Current:
+    def write_something_else(knobs: KnobValues, **options: Any) -> Current:
         wanted = knobs if knobs == before else KnobValues.of({**knobs, Role.BASE_SLICE: 0.117})
-        return write(wanted, expected_revision=expected_revision)
+        return write(wanted, **options)
 
     monkeypatch.setattr(world.wires, "write", write_something_else)
+    monkeypatch.setattr(world.wires, "await_effect", lambda *_, **__: world.wires.read())
     refused = world.until("failed")
 
     assert refused.receipt is not None
@@ -263,9 +265,8 @@ def test_whoever_writes_first_wins_and_nothing_of_ours_is_half_applied(
     assert world.cycle().decision == "adopted"
 
 
-@pytest.mark.parametrize("last_step", ["end_change", "_save"])
-def test_killed_around_a_change_it_comes_back_to_a_known_state(
-    world: Simulation, monkeypatch: pytest.MonkeyPatch, last_step: str
+def test_killed_before_the_receipt_the_change_is_undone_because_nobody_would_have_watched_it(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.cycles(2)
     before = world.in_force
@@ -274,39 +275,58 @@ def test_killed_around_a_change_it_comes_back_to_a_known_state(
     class Killed(BaseException):
         pass
 
-    killed_in = world.parts.journal if last_step == "end_change" else world.parts.cycle
-    unharmed = getattr(killed_in, last_step)
-
-    def die_in_a_change(*arguments: object) -> None:
-        if world.parts.journal.open_intents():
-            raise Killed
-        unharmed(*arguments)
+    def die(*_: object, **__: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(killed_in, last_step, die_in_a_change)
+        patch.setattr(world.parts.journal, "end_change", die)
+        with pytest.raises(Killed):
+            world.until(Decision.APPLY)
+    changed = world.in_force
+    lost_id = world.parts.journal.open_intents()[0].cycle_id
+    world.restart()
+    resumed = world.cycle()
+
+    assert changed != before
+    assert resumed.decision == Step.ROLL_BACK
+    assert world.in_force == before
+    assert world.parts.journal.open_intents() == ()
+    recovered = world.parts.journal.record(lost_id)
+    assert recovered is not None
+    assert recovered.failure is not None
+    assert recovered.failure.reason == "interrupted"
+
+
+def test_killed_after_the_receipt_the_trial_goes_on(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cycles(2)
+    proposing(monkeypatch, base_slice_seconds=0.12)
+
+    class Killed(BaseException):
+        pass
+
+    append = world.parts.journal.append
+
+    def die(record: CycleRecord, *rest: object, **options: Any) -> None:
+        if record.decision == Decision.APPLY:
+            raise Killed
+        append(record, *rest, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.parts.journal, "append", die)
         with pytest.raises(Killed):
             world.until(Decision.APPLY)
     changed = world.in_force
     world.restart()
     resumed = world.cycle()
 
-    assert changed != before
-    assert world.parts.journal.open_intents() == ()
-    if last_step == "end_change":
-        # The memory was saved: the change is on trial as if nothing had happened.
-        assert world.in_force == changed
-        assert resumed.verification is not None
-    else:
-        # Nobody would have watched it.
-        assert resumed.decision == Step.ROLL_BACK
-        assert world.in_force == before
+    assert world.in_force == changed
+    assert resumed.verification is not None
+    assert resumed.decision == Step.WAIT
+    assert [record.reason for record in world.journal if record.failure][-1].startswith("the process ended before")
 
 
-def test_an_answer_that_is_lost_is_found_out_in_the_next_cycle(
-    world: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_whose_answer_is_lost_is_found_in_force(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cycles(2)
-    before = world.in_force
     proposing(monkeypatch, base_slice_seconds=0.12)
     write = world.wires.write
 
@@ -314,9 +334,23 @@ def test_an_answer_that_is_lost_is_found_out_in_the_next_cycle(
         write(*args, **kwargs)  # type: ignore[arg-type]
         raise ActuatorUnavailable("the answer was lost")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(world.wires, "write", write_and_lose)
-        lost = world.until("failed")
+    monkeypatch.setattr(world.wires, "write", write_and_lose)
+    applied = world.until(Decision.APPLY)
+
+    assert applied.receipt is not None
+    assert applied.receipt.applied
+    assert world.in_force[Role.BASE_SLICE] == 0.12
+
+
+def test_a_change_of_which_nothing_more_is_heard_is_undone_as_soon_as_it_is_seen(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycles(2)
+    before = world.in_force
+    proposing(monkeypatch, base_slice_seconds=0.12)
+    world.wires.lost = True
+    lost = world.until("failed")
+    world.wires.lost = False
     found = world.cycle()
 
     assert lost.failure is not None
@@ -330,16 +364,12 @@ def test_a_roll_back_whose_answer_is_lost_ends_the_trial(world: Simulation, monk
     before = world.in_force
     proposing(monkeypatch, base_slice_seconds=0.12)
     applied = world.until(Decision.APPLY)
-    write = world.wires.write
-
-    def write_and_lose(*args: object, **kwargs: object) -> None:
-        write(*args, **kwargs)  # type: ignore[arg-type]
-        raise ActuatorUnavailable("the answer was lost")
+    world.wires.lost = True
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.wires, "write", write_and_lose)
         patch.setattr(cycle_module, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
         world.until("failed")
+    world.wires.lost = False
     found = world.cycle()
 
     assert world.in_force == before

@@ -22,8 +22,10 @@ from tests.support.records import (
 from tuner import errors
 from tuner.record.exporter import Exporter
 from tuner.record.families import DECISIONS, FAMILIES, STAGES, Kind, reasons
+from tuner.record.ticks import Safety, Tick
 from tuner.values.knobs import Role, SchedulerMode
 from tuner.values.metrics import METRIC_NAMES, METRICS
+from tuner.values.safety import BreakerState, Rung, SettingsState
 from tuner.values.stages import CycleRecord, Decision, Forecast, Observation, Outcome, Problem, Step
 
 
@@ -66,9 +68,85 @@ def test_the_page_passes_promtool_after_a_day(exporter: Exporter) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+def ticked(**changes: object) -> Tick:
+    tick = Tick(
+        at_seconds=1_767_571_200.0,
+        seconds=0.02,
+        delay_seconds=0.001,
+        result="new",
+        latency_beyond=True,
+        breaker=BreakerState.OPEN,
+        breaker_opened_at_seconds=1_767_571_100.0,
+        flapping=False,
+        degraded=False,
+        degraded_at_seconds=1_767_571_000.0,
+        settings=SettingsState.OURS,
+        kept=None,
+        heal_exhausted=False,
+        clock_offset_seconds=0.2,
+    )
+    return replace(tick, **changes)  # type: ignore[arg-type]
+
+
+def stepped_back() -> Safety:
+    return Safety(
+        change_breaker=BreakerState.HALF_OPEN,
+        change_breaker_opened=True,
+        rung=Rung.CAUTIOUS,
+        paused_by="maintenance",
+        paused_at_seconds=1_767_571_000.0,
+        rank_agreement=0.4,
+        sign_hit_ratio=0.7,
+    )
+
+
+def looked() -> CycleRecord:
+    """Return a look at a switchback."""
+    record = next(record for record in day(60) if record.verification is not None)
+    assert record.verification is not None
+    return replace(record, verification=replace(record.verification, pairs=2, evidence=1.5))
+
+
+def values(exporter: Exporter, name: str) -> dict[tuple[str, ...], float]:
+    """Return the series of a family by the values of their own labels."""
+    return {
+        tuple(
+            text for label, text in sample.labels.items() if label not in {"__name__", "cluster", "policy"}
+        ): sample.value
+        for sample in exporter.samples(0)
+        if sample.labels["__name__"] == f"clocktuner_{name}"
+    }
+
+
+def test_a_tick_counts_a_sample_beyond_the_threshold_once_and_names_each_state(exporter: Exporter) -> None:
+    exporter.tick(ticked())
+    exporter.tick(ticked(result="nothing_new", latency_beyond=None))
+    exporter.tick(ticked(latency_beyond=False, settings=SettingsState.CONTESTED, kept="adopted"))
+
+    assert values(exporter, "scheduling_latency_samples_total") == {(): 2.0}
+    assert values(exporter, "scheduling_latency_beyond_total") == {(): 1.0}
+    assert values(exporter, "latency_breaker_state") == {("closed",): 0.0, ("open",): 1.0, ("half_open",): 0.0}
+    assert values(exporter, "settings_state")["contested",] == 1.0
+    assert values(exporter, "contested_total") == {(): 1.0}
+    assert values(exporter, "source_up") == {(): 1.0}
+
+
+@pytest.mark.parametrize(("done", "healed", "failed"), [("heal", 1.0, 0.0), ("failed", 0.0, 1.0)])
+def test_restorations_are_counted_by_result(exporter: Exporter, done: str, healed: float, failed: float) -> None:
+    exporter.tick(ticked(settings=SettingsState.INVALID, kept=done))
+
+    assert values(exporter, "heals_total") == {("healed",): healed, ("failed",): failed}
+
+
 def test_every_family_of_the_table_is_on_the_page_after_a_day_and_nothing_else(exporter: Exporter) -> None:
     for record in day(60):
         exporter.update(record, trust_ratio=0.8)
+    exporter.update(looked(), trust_ratio=0.8)
+    exporter.limits({"task_abandonment_ratio": 0.05}, latency_threshold_seconds=3.0, changes_per_day=24)
+    exporter.tick(ticked())
+    exporter.safety(stepped_back())
+    exporter.drilled(at_seconds=10.0, passed=True, restore_seconds=0.4)
+    exporter.worth(holding_back=False, score=-0.02, score_error=0.01)
 
     listed = {spec.full_name.removesuffix("_total") for spec in FAMILIES}
     filled = {family.name for family in text_string_to_metric_families(page(exporter)) if family.samples}

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tuner.errors import ConfigError
+from tuner.settings import safety_checks
 from tuner.settings.loading import load_policy
 
 Raw = dict[str, Any]
@@ -42,6 +43,14 @@ def complaints(base: Raw, *edits: Callable[[Raw], None], folder: Path) -> list[s
         return [line.split(": ", 1)[1] for line in str(error).splitlines()]
     return []
 
+
+def maintenance(**changes: object) -> Callable[[Raw], None]:
+    """Return an edit that adds a maintenance window."""
+    return put("control/maintenance", [{"start": "01:00", "end": "05:00", **changes}])
+
+
+BLIND = deepcopy(SMALLEST)
+BLIND["metrics"]["scheduling_latency_seconds"] = {"absent": "not measured"}
 
 SLICE = "knobs/base_slice_seconds"
 WINDOW = "knobs/prediction_window_seconds"
@@ -111,6 +120,69 @@ CASES = [
         put("cycle", {"history_seconds": "30m", "recent_window_seconds": "20m"}),
         "cycle.history_seconds is 1800, must be at least two recent windows (2400)",
     ),
+    # Switchback.
+    (
+        SMALLEST,
+        put("verify/leg_seconds", "4m"),
+        "verify.leg_seconds is 240, must be at least cycle.recent_window_seconds",
+    ),
+    (
+        SMALLEST,
+        put("verify/max_wash_out_seconds", "4m"),
+        "verify.max_wash_out_seconds is 240, must be at least verify.wash_out_seconds (300)",
+    ),
+    # The guard tick and the breakers.
+    (
+        SMALLEST,
+        put("guard", {"period_seconds": "60s", "window_seconds": "30s"}),
+        "guard.window_seconds is 30, must be at least guard.period_seconds (60)",
+    ),
+    (
+        BLIND,
+        put("guard/latency_breaker", {"threshold_seconds": 1}),
+        "guard.latency_breaker.threshold_seconds is 1, must be left out; map metrics.scheduling_latency_seconds",
+    ),
+    (
+        SMALLEST,
+        put("guard/latency_breaker", {"cool_down_seconds": "2h", "flap_window_seconds": "1d"}),
+        "guard.latency_breaker.max_cool_down_seconds is 3600, must be at least cool_down_seconds (7200)",
+    ),
+    (
+        SMALLEST,
+        put("guard/latency_breaker", {"cool_down_seconds": "1h", "flap_openings": 4}),
+        "guard.latency_breaker.flap_window_seconds is 3600, must be at least 10800: 4 openings cannot come sooner",
+    ),
+    (
+        SMALLEST,
+        put("guard/degradation", {"max_high_priority_wait_seconds": 30}),
+        "max_high_priority_wait_seconds is 30, must be left out; map high_priority_wait_seconds",
+    ),
+    (
+        SMALLEST,
+        put("guard/healing", {"back_off_seconds": "1h"}),
+        "guard.healing.max_back_off_seconds is 600, must be at least back_off_seconds (3600)",
+    ),
+    (
+        SMALLEST,
+        put("change_breaker", {"cool_down_seconds": "2d"}),
+        "change_breaker.max_cool_down_seconds is 86400, must be at least cool_down_seconds (172800)",
+    ),
+    # What people decide.
+    (SMALLEST, maintenance(timezone="Europe/Viena"), "must be the name of a time zone; did you mean Europe/Vienna?"),
+    (SMALLEST, maintenance(timezone="Europe"), 'timezone is "Europe", must be the name of a time zone'),
+    (
+        SMALLEST,
+        maintenance(timezone="../../etc/passwd"),
+        "must be the name of a time zone; write it as in Europe/Vienna",
+    ),
+    (SMALLEST, maintenance(timezone=""), 'control.maintenance.0.timezone is "", must be the name of a time zone'),
+    (SMALLEST, maintenance(start="24:00"), "control.maintenance.0.start"),
+    (SMALLEST, maintenance(start="7:30"), "control.maintenance.0.start"),
+    (SMALLEST, maintenance(days=["someday"]), "control.maintenance.0.days"),
+    (SMALLEST, maintenance(days=[]), "control.maintenance.0.days"),
+    (SMALLEST, put("control/kill_file", ""), "control.kill_file"),
+    (SMALLEST, put("control/hold_back_ratio", 0.5), "control.hold_back_ratio is 0.5, must be at most 0.2"),
+    (SMALLEST, put("control/max_changes_per_day", 0), "control.max_changes_per_day is 0, must be at least 1"),
 ]
 
 
@@ -148,6 +220,39 @@ def test_weights_need_not_sum_to_one(tmp_path: Path) -> None:
 def test_the_prediction_window_may_live_inside_the_tuner_alone(tmp_path: Path) -> None:
     assert WRITING["knobs"]["prediction_window_seconds"] == {}
     assert complaints(WRITING, folder=tmp_path) == []
+
+
+def test_a_switchback_binds_only_who_uses_it(tmp_path: Path) -> None:
+    quick = put("verify", {"method": "before_after", "leg_seconds": "1m", "max_wash_out_seconds": 0})
+
+    assert complaints(SMALLEST, quick, folder=tmp_path) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_degradation_that_is_off_needs_no_metric(enabled: bool, tmp_path: Path) -> None:
+    settings = put("guard/degradation", {"enabled": enabled, "max_high_priority_wait_seconds": 30})
+
+    assert bool(complaints(SMALLEST, settings, folder=tmp_path)) is enabled
+
+
+def test_sound_maintenance_windows_are_taken_as_they_are(tmp_path: Path) -> None:
+    edit = put(
+        "control/maintenance",
+        [
+            {"start": "22:00", "end": "02:00", "days": ["sat", "sun"], "timezone": "Europe/Vienna"},
+            {"start": "00:00", "end": "00:00"},
+        ],
+    )
+
+    assert complaints(SMALLEST, edit, folder=tmp_path) == []
+
+
+def test_without_any_time_zones_the_remedy_is_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety_checks, "available_timezones", set)
+
+    (found,) = complaints(SMALLEST, maintenance(timezone="Mars/Base"), folder=tmp_path)
+
+    assert found.endswith("this system has no time zones: install its package tzdata")
 
 
 def test_an_unsound_part_does_not_hide_faults_of_others(tmp_path: Path) -> None:

@@ -152,13 +152,17 @@ def test_durations_are_read_as_people_write_them() -> None:
 def test_relative_paths_count_from_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     text = (POLICIES / "good" / "native_units.yaml").read_text()
-    path.write_text(text.replace("kind: http,", "kind: http, token_file: token,") + "journal: {path: /var/j.sqlite}\n")
+    path.write_text(
+        text.replace("kind: http,", "kind: http, token_file: token,")
+        + "journal: {path: /var/j.sqlite}\ncontrol: {kill_file: stop}\n"
+    )
 
     policy = load_policy(path)
 
     assert policy.journal.path == "/var/j.sqlite"
     assert isinstance(policy.actuator, HttpActuator)
     assert policy.actuator.token_file == str(tmp_path / "token")
+    assert policy.control.kill_file == str(tmp_path / "stop")
     assert load_policy(POLICIES / "good" / "smallest.yaml").journal.path == str(POLICIES / "good" / "clocktuner.sqlite")
 
 

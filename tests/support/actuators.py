@@ -39,12 +39,16 @@ class MemoryActuator:
             raise ActuatorUnavailable("the scheduler cannot be reached")
         return self.current
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        del knobs, mode
+        return self.read()
+
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
         before = self.read()
         wanted = KnobValues.of({**before.knobs, **knobs})
         if not wanted.differs(before.knobs) and mode in {None, before.mode}:
             return before
-        if before.revision != expected_revision:
+        if expected_revision is not None and before.revision != expected_revision:
             raise ChangeConflicted(f"at revision {before.revision}, not at {expected_revision}; nothing was written")
         if max(knobs.values()) > self.largest:
             raise ChangeRejected(f"a value is over {self.largest}; nothing was written")

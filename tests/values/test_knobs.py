@@ -69,6 +69,25 @@ def test_one_change_never_goes_further_than_the_slew_nor_out_of_range(
     assert abs(reached - here) <= max(spec.slew * trust, spec.step) + 1e-7
 
 
+@given(spec=specs(), current=st.floats(-50, 50), target=st.floats(-50, 50), trust=st.floats(0.001, 1))
+def test_a_change_ends_in_range_wherever_the_value_in_force_lies(
+    spec: KnobSpec, current: float, target: float, trust: float
+) -> None:
+    here, wanted = (spec.low + share * (spec.high - spec.low) for share in (current, target))
+
+    reached = limit_slew(setting(wanted), setting(here), [spec], trust=trust)[Role.BASE_SLICE]
+
+    assert spec.contains(reached)
+    assert spec.snap(reached) == reached
+
+
+def test_a_value_in_force_far_outside_its_range_is_brought_to_the_end_of_it() -> None:
+    spec = [DESIGN_RANGES[Role.BASE_SLICE]]
+
+    assert limit_slew(setting(0.115), setting(0.010), spec)[Role.BASE_SLICE] == 0.080
+    assert limit_slew(setting(0.115), setting(0.900), spec)[Role.BASE_SLICE] == 0.150
+
+
 def test_less_trust_makes_smaller_steps_but_never_none() -> None:
     low, high = setting(0.080), setting(0.150)
     spec = [DESIGN_RANGES[Role.BASE_SLICE]]

@@ -16,12 +16,14 @@ class Current:
         mode: Policy mode.
         revision: Opaque; differs whenever the scheduler's settings differ.
         native: The scheduler's own settings, as read; whatever is in them beyond the knobs is left alone.
+        instance: Identity of the scheduler's process, other after a restart; empty where it tells none.
     """
 
     knobs: KnobValues
     mode: SchedulerMode
     revision: str
     native: Mapping[str, object]
+    instance: str = ""
 
 
 class Actuator(Protocol):
@@ -35,23 +37,34 @@ class Actuator(Protocol):
         """Return the settings in force."""
         ...
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
-        """Bring settings into force if nobody changed them since they were read, and read them back.
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
+        """Ask for settings if nobody changed them since they were read, and read back once; bounded in time.
 
         Writing what is in force already does nothing and succeeds, whatever the revision: a write may be repeated.
 
         Args:
             knobs: What is wanted; roles that are not given stay.
-            expected_revision: Revision of the settings that the decision was made on.
+            expected_revision: Revision of the settings that the decision was made on; None to write over whatever
+                is there, which only the restoring of settings that nobody can have meant may do.
             mode: Policy mode to change to; None leaves it.
 
         Returns:
-            What is in force afterwards, which is not what was wanted where the scheduler rounds, or did not take it up
-            in time: the caller compares.
+            What is served right afterwards: not yet what was wanted where the scheduler takes its time or rounds.
 
         Raises:
             ChangeConflicted: Somebody else changed the settings first; nothing was written.
             ChangeRejected: The scheduler refuses the values; nothing was written.
             ActuatorUnavailable: It is unknown whether anything was written.
+        """
+        ...
+
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        """Read until settings are in force, or the time that the policy gives the scheduler for it is up.
+
+        Returns:
+            What was read last; the caller compares.
+
+        Raises:
+            ActuatorUnavailable: The last try to read had no answer.
         """
         ...

@@ -80,8 +80,8 @@ class HttpActuator:
         """
         return self._current(self._get())
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
-        """Bring settings into force, and wait until they are; see `Actuator.write`.
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
+        """Ask for settings, and return what is served right after; see `Actuator.write`.
 
         Raises:
             ChangeConflicted: The settings are no longer at `expected_revision`; nothing was written.
@@ -92,7 +92,7 @@ class HttpActuator:
         page = self._get()
         wanted = self._wanted(knobs, mode)
         if not _holds(page, wanted):
-            if page.revision != expected_revision:
+            if expected_revision is not None and page.revision != expected_revision:
                 raise ChangeConflicted(
                     f"the settings are at revision {page.revision}, not at {expected_revision}: "
                     "somebody else changed them; nothing was written"
@@ -100,6 +100,28 @@ class HttpActuator:
             page = self._replace(page, wanted)
         self._own.update({role: value for role, value in knobs.items() if role in self._own})
         return self._current(page)
+
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        """Read until settings are in force or time is up; see `Actuator.await_effect`."""
+        wanted = self._wanted(knobs, mode)
+        give_up_at = self._clock() + self._settings.effective_within_seconds
+        pause = FIRST_PAUSE_SECONDS
+        latest: _Page | ActuatorUnavailable = ActuatorUnavailable("nothing was read")
+        while True:
+            try:
+                latest = self._get()
+            except ActuatorUnavailable as error:
+                latest = error  # It may be restarting with the new settings.
+            else:
+                if _holds(latest, wanted):
+                    return self._current(latest)
+            if self._clock() + pause > give_up_at:
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        if isinstance(latest, ActuatorUnavailable):
+            raise ActuatorUnavailable(f"{latest}, so it is unknown what is in force")
+        return self._current(latest)
 
     def send_forecast(self, forecast: Forecast) -> None:
         """Hand a forecast to the scheduler; does nothing where the policy names no address for it.
@@ -128,38 +150,21 @@ class HttpActuator:
             _check_written(answer, what="setting")
         except ActuatorUnavailable as doubt:
             return self._resolve(doubt, before=page, wanted=wanted)
-        after = self._await(wanted)
-        if after is None:
-            raise ActuatorUnavailable("the settings were written, but cannot be read back")
-        return after
+        try:
+            return self._get()
+        except ActuatorUnavailable as error:
+            raise ActuatorUnavailable(f"the settings were written, but cannot be read back: {error}") from error
 
     def _resolve(self, doubt: ActuatorUnavailable, *, before: _Page, wanted: Mapping[str, object]) -> _Page:
-        """Find out what came of a write whose answer is missing or says that something broke."""
-        after = self._await(wanted)
-        if after is None:
+        """Look what came of a write whose answer is missing or says that something broke."""
+        try:
+            after = self._get()
+        except ActuatorUnavailable:
             raise ActuatorUnavailable(f"{doubt}; read back: no answer, so it is unknown what is in force") from doubt
         if _holds(after, wanted):
             return after
         changed = "something else is in force" if after.revision != before.revision else "nothing has changed"
         raise ActuatorUnavailable(f"{doubt}; read back: {changed}") from doubt
-
-    def _await(self, wanted: Mapping[str, object]) -> _Page | None:
-        """Read until the wanted settings are in force or time is up; return the last page read, None without any."""
-        give_up_at = self._clock() + self._settings.effective_within_seconds
-        pause = FIRST_PAUSE_SECONDS
-        latest = None
-        while True:
-            try:
-                latest = self._get()
-            except ActuatorUnavailable:
-                pass  # It may be restarting with the new settings.
-            else:
-                if _holds(latest, wanted):
-                    return latest
-            if self._clock() + pause > give_up_at:
-                return latest
-            self._sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wanted(self, knobs: KnobValues, mode: SchedulerMode | None) -> dict[str, object]:
         wanted: dict[str, object] = {

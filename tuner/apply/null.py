@@ -24,7 +24,7 @@ class NoActuator:
         """Return what is assumed to be in force; its revision says `assumed`."""
         return self._assumed
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
         """Refuse.
 
         Raises:
@@ -32,3 +32,8 @@ class NoActuator:
         """
         del expected_revision, mode
         raise ChangeRejected(f"the policy's actuator is none, so {knobs.describe()} cannot be set")
+
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        """Return what is assumed to be in force: nothing was written, so nothing is awaited."""
+        del knobs, mode
+        return self._assumed

@@ -7,6 +7,7 @@ time. The first cycle reads the history and is told apart.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -231,11 +232,15 @@ def measure(parts: wiring.Parts, fleet: FleetProcess, *, cycles: int, source_pid
 def forgetful(parts: wiring.Parts) -> Cycle:
     """Return a cycle over the same parts that remembers no search and no change: it will search."""
     parts.journal.save_state(STATE_NAME, Memory().to_json())
+    parts.writer.update(knobs=None, changed_at_seconds=math.nan, changes=())
     actuator = parts.actuator
     return Cycle(
         policy=parts.policy,
         observer=parts.observer,
         actuator=actuator,
+        writer=parts.writer,
+        keeper=parts.keeper,
+        people=parts.people,
         forecasting=parts.forecasting,
         calibrator=parts.calibrator,
         journal=parts.journal,

@@ -121,7 +121,12 @@ class DirectActuator:
         settings = self._scheduler.settings
         return Current(settings.knobs, settings.mode, str(self._revision), {})
 
-    def write(self, knobs: KnobValues, *, expected_revision: str, mode: SchedulerMode | None = None) -> Current:
+    def await_effect(self, knobs: KnobValues, *, mode: SchedulerMode | None = None) -> Current:
+        """Return what is in force: time stands still while the tuner thinks, so there is nothing to await."""
+        del knobs, mode
+        return self.read()
+
+    def write(self, knobs: KnobValues, *, expected_revision: str | None, mode: SchedulerMode | None = None) -> Current:
         """Bring settings into force; see `Actuator`.
 
         Raises:
@@ -130,7 +135,7 @@ class DirectActuator:
         """
         current = self.read()
         if knobs.differs(current.knobs) or (mode is not None and mode is not current.mode):
-            if expected_revision != current.revision:
+            if expected_revision not in (None, current.revision):
                 raise ChangeConflicted(f"the settings are at revision {current.revision}, not at {expected_revision}")
             settings = replace(self._scheduler.settings.with_knobs(knobs), mode=mode or current.mode)
             self._scheduler.configure(settings)

@@ -9,7 +9,7 @@ from rich.console import Console
 from tuner.bench.results import Results
 from tuner.cli.options import JsonFile, Quick
 
-app = typer.Typer(help="Measure: twin, cycle, forecast, tuning, sweeps.", no_args_is_help=True)
+app = typer.Typer(help="Measure: twin, cycle, guard, forecast, tuning, sweeps.", no_args_is_help=True)
 
 
 def _finish(results: Results, json: Path | None) -> None:
@@ -42,6 +42,19 @@ def cycle(
 ) -> None:
     """One whole tuning cycle against a live Prometheus."""
     from tuner.bench.cycle import run
+
+    _finish(run(nodes=nodes, quick=quick), json)
+
+
+@app.command()
+def guard(
+    *,
+    nodes: Annotated[int, typer.Option(help="Nodes whose series the store holds.", min=1, max=20_000)] = 100,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """The guard tick against a live Prometheus, alone and beside whole tuning cycles."""
+    from tuner.bench.guard import run
 
     _finish(run(nodes=nodes, quick=quick), json)
 
@@ -94,3 +107,11 @@ def sweeps(
     from tuner.bench.sweeps import run
 
     _finish(run(plots=plots, quick=quick), json)
+
+
+@app.command()
+def judge(*, json: JsonFile = None, quick: Quick = False) -> None:
+    """How often the live verification errs, on recorded noise with planted gains and harms (simulated)."""
+    from tuner.bench.judge import run
+
+    _finish(run(quick=quick), json)

@@ -57,6 +57,7 @@ class Forecasting:
         learned: tuple[Forecaster, ...] = self._statistical if settings.statistical else ()
         self._cluster = _Track((LastValue(), Smoothing(), DampedTrend(), *learned, *self._networks()), self._horizon)
         self._nodes: dict[str, _Track] = {}
+        self._network_answered = True
         self._reservoir = Reservoir(seed=seed)
         self._tuner = FineTuner(weights or SHIPPED, seed=seed)
 
@@ -71,6 +72,7 @@ class Forecasting:
     def _forecast(self, observation: Observation) -> Forecast:
         covariates = covariates_of(observation.history)
         told = self._cluster.forecast(observation.history, covariates, self._reservoir)
+        self._network_answered = told.network
         nodes = {}
         for metric, frame in observation.nodes.items():
             if metric not in self._nodes:
@@ -132,6 +134,11 @@ class Forecasting:
         continuous, counts = self._cluster.fleet.calibration.coverage
         return float(continuous), float(counts)
 
+    @property
+    def network_answers(self) -> bool:
+        """Whether the neural network answered the newest forecast; true where the policy does not ask for it."""
+        return self._network is None or self._network_answered
+
     def drifted(self) -> tuple[str, ...]:
         """Name the cluster-level series whose error jumped within the last thirty minutes."""
         return self._cluster.drifted()
@@ -153,6 +160,7 @@ class _Told:
     models: tuple[str, ...]
     error_ratio: FloatArray
     rung: str
+    network: bool
 
 
 class _Track:
@@ -184,6 +192,11 @@ class _Track:
             models=self._models(served, shown),
             error_ratio=self.fleet.selection.error_ratio()[shown],
             rung=self._rung(served, trusted=bool(batch.trusted[shown].any())),
+            network=any(
+                answered
+                for member, answered in zip(self.fleet.members, served.answered, strict=True)
+                if isinstance(member, Lstm)
+            ),
         )
 
     def drifted(self) -> tuple[str, ...]:

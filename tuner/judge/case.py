@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tuner.judge.change_breaker import ChangeBreaker
+from tuner.judge.ladder import Ladder
 from tuner.settings.model import CycleSettings, Policy, TunerMode
 from tuner.values.knobs import KnobSpec, Role
 from tuner.values.metrics import METRICS
@@ -38,6 +40,14 @@ class Case:
         disruptive_allowed: Whether knobs may be set that restart the scheduler or work.
         anchors: Intervals of the past from which it is known how far the twin is off without a change.
         choices: For knobs whose native setting is a word: the values that the words stand for.
+        forbidden: Why people or the clock forbid changes; empty where they do not.
+        directions: For knobs that a person lets move one way only: `up` or `down`; any other word keeps them in place.
+        changes_today: Changes that were tried in the last 24 hours.
+        max_changes_per_day: How many may be; None where it is not limited.
+        change_breaker: What became of the changes before.
+        ladder: How far the tuner trusts itself.
+        latency_breaker_open: Whether the latency breaker is anything but closed.
+        approved: Whether a person has said yes to this change.
     """
 
     proposal: Proposal
@@ -55,6 +65,14 @@ class Case:
     anchors: int = 0
     disruptive_allowed: bool = False
     choices: Mapping[Role, tuple[float, ...]] = field(default_factory=dict)
+    forbidden: str = ""
+    directions: Mapping[Role, str] = field(default_factory=dict)
+    changes_today: int = 0
+    max_changes_per_day: int | None = None
+    change_breaker: ChangeBreaker = field(default_factory=ChangeBreaker)
+    ladder: Ladder = field(default_factory=Ladder)
+    latency_breaker_open: bool = False
+    approved: bool = False
 
     def __post_init__(self) -> None:
         """Refuse documents that do not belong together.

@@ -3,8 +3,8 @@
 Each guard is one pure function of what the cycle already knows. It returns a `Finding` for every outcome, so that a
 report can show what passed as well as what failed. `gate.judge` runs all of them and decides; guards never decide.
 
-Comparisons are written as "not <=" where NaN, which compares false, must fail the guard. A guard to come (a circuit
-breaker, a degraded mode, a blackout window) is one function and one row of `GUARDS`.
+Comparisons are written as "not <=" where NaN, which compares false, must fail the guard. A guard to come is one
+function and one row of `GUARDS`.
 """
 
 import math
@@ -12,22 +12,21 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from tuner.judge.case import Case
+from tuner.judge.ladder import trust_factor
+from tuner.judge.limits import MIN_TRUST, SOURCE_DOUBTS
 from tuner.settings.model import TunerMode
 from tuner.values.knobs import KnobSpec, SchedulerMode
 from tuner.values.metrics import METRIC_INDEX
+from tuner.values.safety import BreakerState, Rung
 from tuner.values.stages import MIN_ANCHORS, Decision, Finding
 
 GAIN_ERRORS: Final = 1.0
 """Standard errors by which an expected gain must exceed the minimum: one, that is about 84 % one-sided."""
 
-MIN_TRUST: Final = 0.05
-"""Trust below which the twin's predictions are not acted on (assumption: one in twenty came true)."""
-
-SOURCE_DOUBTS: Final = frozenset({"partial", "clock_skew"})
-"""What a source may say of itself that makes every one of its values doubtful."""
-
 _ROUNDING: Final = 1e-9
 """Difference of two settings that is rounding."""
+
+_TOLD: Final = ", so changes are told but not made"
 
 
 Guard: TypeAlias = Callable[[Case], Finding]
@@ -78,19 +77,22 @@ def grid(case: Case) -> Finding:
 
 
 def slew(case: Case) -> Finding:
-    """Reject moves that are larger than one change may make at the present trust."""
+    """Reject moves that are larger than one change may make at the present trust, and rung of the ladder."""
     largest, limit, role = 0.0, math.nan, "no knob"
+    # A rung that allows no change at all is for the guard `ladder` to say: these values are not wrong for it.
+    factor = trust_factor(case.ladder) or 1.0
+    why = "" if factor == 1.0 else f" ({factor:g} of the usual, because the tuner is {case.ladder.rung.label})"
     for spec in case.specs:
-        reach = max(spec.slew * case.trust, spec.step)
+        reach = max(spec.slew * case.trust * factor, spec.step)
         move = abs(case.proposal.candidate.get(spec.role, math.nan) - case.proposal.incumbent.get(spec.role, math.nan))
         if not move <= reach + _ROUNDING:
-            sentence = f"{spec.role} would move by {move:g}, over {reach:g} at once"
+            sentence = f"{spec.role} would move by {move:g}, over {reach:g} at once{why}"
             return _finding(
                 "slew", passed=False, severity=Decision.REJECT, observed=move, limit=reach, sentence=sentence
             )
         if move > largest:
             largest, limit, role = move, reach, spec.role
-    sentence = f"{role} moves by {largest:g}" + ("" if math.isnan(limit) else f" of {limit:g} at once")
+    sentence = f"{role} moves by {largest:g}" + ("" if math.isnan(limit) else f" of {limit:g} at once{why}")
     return _finding("slew", passed=True, severity=Decision.REJECT, observed=largest, limit=limit, sentence=sentence)
 
 
@@ -191,6 +193,66 @@ def forecast(case: Case) -> Finding:
     return _finding("forecast", passed=age <= limit, observed=age, limit=limit, unit="s", sentence=sentence)
 
 
+def control(case: Case) -> Finding:
+    """Hold while people, or the clock, forbid changes: a pause, the kill switch, a maintenance window."""
+    sentence = f"changes are forbidden: {case.forbidden}" if case.forbidden else "nobody forbids changes"
+    return _finding("control", passed=not case.forbidden, sentence=sentence)
+
+
+def direction(case: Case) -> Finding:
+    """Hold while a knob would move against the direction that a person left it."""
+    before, after = case.proposal.incumbent, case.proposal.candidate
+    for role in after.differs(before):
+        allowed = case.directions.get(role)
+        move = after[role] - before.get(role, math.nan)
+        if allowed is not None and not {"up": move, "down": -move}.get(allowed, math.nan) > 0:
+            way = f"may only move {allowed}" if allowed in ("up", "down") else "may not be moved"
+            sentence = f"{role} would move by {move:+g}, but a person has said that it {way}"
+            return _finding("direction", passed=False, observed=move, limit=0.0, sentence=sentence)
+    bound = ", ".join(f"{role} {allowed}" for role, allowed in case.directions.items())
+    return _finding(
+        "direction", passed=True, sentence=f"every move is the way it may go ({bound})" if bound else "no way is barred"
+    )
+
+
+def churn(case: Case) -> Finding:
+    """Hold once as many changes were tried within a day as the policy allows."""
+    tried, limit = case.changes_today, case.max_changes_per_day
+    if limit is None:
+        sentence = f"{tried} changes in the last 24 h, which are not limited"
+        return _finding("churn", passed=True, observed=tried, unit="changes", sentence=sentence)
+    sentence = f"{tried} changes in the last 24 h, at most {limit} allowed"
+    return _finding("churn", passed=tried < limit, observed=tried, limit=limit, unit="changes", sentence=sentence)
+
+
+def change_breaker(case: Case) -> Finding:
+    """Hold while the change breaker is open; while it is half open, let no knob move by more than one step."""
+    breaker = case.change_breaker
+    if breaker.state is BreakerState.CLOSED:
+        return _finding("change_breaker", passed=True, sentence="the change breaker is closed")
+    if breaker.state is BreakerState.OPEN:
+        return _finding("change_breaker", passed=False, sentence=f"the change breaker is open: {breaker.reason}")
+    steps, role = max(((_steps(case, spec), str(spec.role)) for spec in case.specs), default=(0.0, "no knob"))
+    sentence = f"the change breaker is half open: {role} moves by {steps:.3g} steps, at most 1 allowed"
+    passed = steps <= 1.0 + _ROUNDING
+    return _finding("change_breaker", passed=passed, observed=steps, limit=1.0, unit="steps", sentence=sentence)
+
+
+def ladder(case: Case) -> Finding:
+    """Hold while the tuner trusts itself too little to change anything, or was told to change nothing."""
+    rung, reason = case.ladder.rung, case.ladder.frozen_because or case.ladder.reason
+    sentence = f"the tuner is {rung.label}" + (f": {reason}" if reason and rung > Rung.NORMAL else "")
+    passed, limit = rung <= Rung.CAUTIOUS, float(Rung.CAUTIOUS)
+    return _finding("ladder", passed=passed, observed=float(rung), limit=limit, unit="rung", sentence=sentence)
+
+
+def latency_breaker(case: Case) -> Finding:
+    """Hold while the scheduler is in trouble, or its full policy on probe: a change would blur what the probe shows."""
+    passed = not case.latency_breaker_open
+    sentence = "the latency breaker is closed" if passed else "the latency breaker is open, or on probe"
+    return _finding("latency_breaker", passed=passed, sentence=sentence)
+
+
 def one_change(case: Case) -> Finding:
     """Hold while another change is on trial: two at once could not be told apart."""
     passed = case.on_trial is None
@@ -257,10 +319,12 @@ def gain(case: Case) -> Finding:
 
 
 def tuner_mode(case: Case) -> Finding:
-    """Hold unless the operator lets the tuner act."""
-    passed = case.tuner_mode is TunerMode.AUTO
-    sentence = f"the tuner's mode is {case.tuner_mode}" + ("" if passed else ", so changes are told but not made")
-    return _finding("tuner_mode", passed=passed, sentence=sentence)
+    """Hold unless the operator lets the tuner act, or has approved what it recommends."""
+    acts = case.tuner_mode is TunerMode.AUTO
+    approved = case.tuner_mode is TunerMode.RECOMMEND and case.approved
+    consequence = "" if acts else ", and a person has approved this change" if approved else _TOLD
+    sentence = f"the tuner's mode is {case.tuner_mode}{consequence}"
+    return _finding("tuner_mode", passed=acts or approved, sentence=sentence)
 
 
 GUARDS: Final[tuple[Guard, ...]] = (
@@ -280,7 +344,13 @@ GUARDS: Final[tuple[Guard, ...]] = (
     arrivals,
     scheduler_mode,
     forecast,
-    # When it may be done.
+    # When it may be done: what people say, what came of the changes before, and what is going on.
+    control,
+    direction,
+    ladder,
+    change_breaker,
+    latency_breaker,
+    churn,
     one_change,
     cooldown,
     verifiable,
@@ -314,6 +384,12 @@ def _finding(
         unit=unit,
         sentence=sentence,
     )
+
+
+def _steps(case: Case, spec: KnobSpec) -> float:
+    """Return by how many steps a knob would move; infinity where it is unknown."""
+    move = abs(case.proposal.candidate.get(spec.role, math.nan) - case.proposal.incumbent.get(spec.role, math.nan))
+    return math.inf if math.isnan(move) else move / spec.step
 
 
 def _snap(spec: KnobSpec, value: float) -> float:

@@ -9,7 +9,7 @@ from tuner.errors import TunerError
 from tuner.observe.source import Answer, Source
 
 MAX_QUERIES: Final = 14
-"""Requests that one cycle may cost the metrics server, as long as nothing has to be read anew."""
+"""Requests that one cycle or guard tick may cost the metrics server, as long as nothing has to be read anew."""
 
 
 class MeteredSource:
@@ -24,13 +24,21 @@ class MeteredSource:
         clock_offset_seconds: Newest known difference of the clocks; NaN where none is known.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, max_seconds: float = math.inf) -> None:
+        """Start to count.
+
+        Args:
+            source: What is watched.
+            max_seconds: Time after a reset in which questions may be asked; see `remaining`.
+        """
         self._source: Final = source
+        self._max_seconds: Final = max_seconds
         self.fuses: Final = source.fuses
         self.reset()
 
     def reset(self) -> None:
         """Start to count for a new cycle."""
+        self._started = time.perf_counter()
         self.queries = 0
         self.bytes_read = 0
         self.seconds: list[float] = []
@@ -40,7 +48,9 @@ class MeteredSource:
 
     @property
     def remaining(self) -> int:
-        """Requests that are left in this cycle."""
+        """Requests that are left in this cycle: none once its time is used up."""
+        if time.perf_counter() - self._started >= self._max_seconds:
+            return 0
         return max(MAX_QUERIES - self.queries, 0)
 
     def range(self, expression: str, *, start_seconds: float, end_seconds: float, step_seconds: float) -> Answer:

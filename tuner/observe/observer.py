@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from tuner.errors import QueryRejected, QueryTooLarge, SourceUnavailable
+from tuner.observe import doubts
 from tuner.observe.asker import Asker, Reading, label
 from tuner.observe.belief import Problems, believable, combine, idle
 from tuner.observe.meter import MAX_QUERIES, MeteredSource
@@ -107,7 +108,14 @@ class Observer:
         self._problems = Problems()
         self._start(last_full_step(at_seconds))
         readings = self._asker.instant(at_seconds)
-        self._check_questions(readings)
+        doubts.of_questions(
+            self._problems,
+            self._asker,
+            self._questions,
+            answered=readings,
+            unreadable=self._unreadable,
+            unreached=f"not asked in this cycle: {_USED_UP}",
+        )
         self._read_history(readings)
         self._read_nodes(readings)
         return self._tell(readings, cycle_id=cycle_id, at_seconds=at_seconds)
@@ -189,7 +197,9 @@ class Observer:
         context = {name: now.value for name, now in current.items() if name not in known and not math.isnan(now.value)}
         metrics = {name: now.value for name, now in known.items()}
         coverage = dict(zip(self._history.names, self._history.coverage_ratio(self._recent_columns), strict=True))
-        self._check_source()
+        doubts.of_source(
+            self._problems, self._source, max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds
+        )
         if not any(now.age_seconds <= self._policy.cycle.max_age_seconds for now in known.values()):
             self._look_ahead(at_seconds)
         return Observation(
@@ -229,38 +239,8 @@ class Observer:
             value = math.nan
         # Context values may be missing: what does not run has no run time.
         if math.isnan(value) and question.name in METRIC_INDEX:
-            self._explain(question, age, stopped=stopped)
+            doubts.of_age(problems, question, age, limit_seconds=limit, stopped=stopped)
         return _Now(value, age)
-
-    def _explain(self, question: Question, age_seconds: float, *, stopped: bool) -> None:
-        """Note why there is no value of a metric."""
-        limit = self._policy.cycle.max_age_seconds
-        if stopped:
-            age = "of unknown age" if math.isnan(age_seconds) else f"{age_seconds:.0f} s old"
-            self._problems.add(question.name, "stale", f"newest sample is {age}; the limit is {limit:g} s")
-        elif not self._problems.concerns(question.name):
-            self._problems.add(question.name, "missing", f"nothing answers {question.current}")
-
-    def _check_questions(self, readings: Mapping[str, Reading]) -> None:
-        """Note which questions were not answered, and why."""
-        for problem in self._asker.refused:
-            self._problems.add(problem.metric, problem.reason, problem.detail)
-        for name in self._unreadable:
-            self._problems.add(name, "missing", "the policy names no series to scrape for it")
-        for question in self._questions:
-            if question.name not in readings and not self._problems.concerns(question.name):
-                self._problems.add(question.name, "unavailable", f"not asked in this cycle: {_USED_UP}")
-
-    def _check_source(self) -> None:
-        """Note what speaks against all answers of this cycle."""
-        source, problems = self._source, self._problems
-        if source.warnings:
-            problems.add("source", "partial", "; ".join(source.warnings))
-        if source.duplicates:
-            problems.add("source", "duplicate", f"{source.duplicates} samples came twice; the last of each was taken")
-        offset, limit = source.clock_offset_seconds, self._policy.source.max_clock_skew_seconds
-        if abs(offset) > limit:
-            problems.add("source", "clock_skew", f"its clock differs from ours by {offset:+.0f} s, over {limit:g} s")
 
     def _look_ahead(self, at_seconds: float) -> None:
         """Where nothing is fresh, see whether samples lie in the future: then a clock has been wrong."""

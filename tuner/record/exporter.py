@@ -15,9 +15,11 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from tuner import __version__
-from tuner.record.families import FAMILIES, MODES, OBSERVED, RUNGS, FamilySpec, Kind
+from tuner.record.families import FAMILIES, LADDER, MODES, OBSERVED, PAUSES, RUNGS, FamilySpec, Kind
+from tuner.record.ticks import Safety, Tick
 from tuner.values.knobs import KnobSpec, SchedulerMode
 from tuner.values.metrics import METRIC_NAMES
+from tuner.values.safety import BreakerState, SettingsState
 from tuner.values.stages import (
     QUANTILES,
     CycleRecord,
@@ -183,6 +185,81 @@ class Exporter(Collector):
                 self._verification(record.verification)
             self._change(record)
 
+    def limits(self, limits: Mapping[str, float], *, latency_threshold_seconds: float, changes_per_day: int) -> None:
+        """Say what the policy allows: safety limits by metric, threshold of the breaker, changes a day."""
+        with self._guard:
+            for metric, limit in limits.items():
+                self._families["safety_limit"].set(limit, metric)
+            self._families["scheduling_latency_threshold_seconds"].set(latency_threshold_seconds)
+            self._families["changes_allowed_per_day"].set(changes_per_day)
+
+    def breaker_opened(self, *, opened: bool, degraded: bool) -> None:
+        """Count what a tick began: the simplified policy, the priority-only one."""
+        with self._guard:
+            self._families["latency_breaker_openings_total"].add(opened)
+            self._families["degradations_total"].add(degraded)
+
+    def noted(self, record: CycleRecord) -> None:
+        """Count what a tick noted."""
+        with self._guard:
+            self._families["decisions_total"].add(1, record.decision)
+            if record.failure is not None:
+                self._families["stage_failures_total"].add(1, record.failure.stage, record.failure.reason)
+
+    def tick(self, tick: Tick) -> None:
+        """Take in what a guard tick found."""
+        with self._guard:
+            families = self._families
+            families["guard_last_timestamp_seconds"].set(tick.at_seconds)
+            families["guard_duration_seconds"].observe(tick.seconds)
+            families["guard_delay_seconds"].set(tick.delay_seconds)
+            families["guard_ticks_total"].add(1, tick.result)
+            families["source_up"].set(tick.result != "blind")
+            families["source_clock_offset_seconds"].set(tick.clock_offset_seconds)
+            if tick.latency_beyond is not None:
+                families["scheduling_latency_samples_total"].add(1)
+                families["scheduling_latency_beyond_total"].add(tick.latency_beyond)
+            families["latency_breaker_state"].choose(tick.breaker, tuple(BreakerState))
+            families["latency_breaker_flapping"].set(tick.flapping)
+            families["latency_breaker_opened_timestamp_seconds"].set(tick.breaker_opened_at_seconds)
+            families["degraded"].set(tick.degraded)
+            families["degraded_timestamp_seconds"].set(tick.degraded_at_seconds)
+            self._kept(tick.settings, tick.kept, exhausted=tick.heal_exhausted)
+
+    def _kept(self, state: SettingsState, done: str | None, *, exhausted: bool) -> None:
+        self._families["settings_state"].choose(state, tuple(SettingsState))
+        self._families["heal_exhausted"].set(exhausted)
+        self._families["contested_total"].add(done in ("adopted", "frozen"))
+        if state in (SettingsState.INVALID, SettingsState.LOST) or done == "heal":
+            self._families["heals_total"].add(done == "heal", "healed")
+            self._families["heals_total"].add(done == "failed", "failed")
+
+    def safety(self, state: Safety) -> None:
+        """Take in how far the tuner trusts itself, and what people forbid."""
+        with self._guard:
+            self._families["change_breaker_state"].choose(state.change_breaker, tuple(BreakerState))
+            self._families["change_breaker_openings_total"].add(state.change_breaker_opened)
+            self._families["ladder_rung"].choose(state.rung.label, LADDER)
+            for by in PAUSES:
+                self._families["paused"].set(by == state.paused_by, by)
+            self._families["paused_timestamp_seconds"].set(state.paused_at_seconds)
+            self._families["twin_rank_agreement"].set(state.rank_agreement)
+            self._families["twin_sign_hit_ratio"].set(state.sign_hit_ratio)
+
+    def drilled(self, *, at_seconds: float, passed: bool, restore_seconds: float) -> None:
+        """Take in a roll-back drill: when it ended, whether it passed, and how long restoring took."""
+        with self._guard:
+            self._families["drills_total"].add(1, "passed" if passed else "failed")
+            self._families["drill_last_timestamp_seconds"].set(at_seconds)
+            self._families["drill_restore_seconds"].set(restore_seconds)
+
+    def worth(self, *, holding_back: bool, score: float, score_error: float) -> None:
+        """Take in what hold-backs say tuning is worth, and whether one is under way."""
+        with self._guard:
+            self._families["hold_back_active"].set(holding_back)
+            self._families["value_score"].set(score)
+            self._families["value_score_error"].set(score_error)
+
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics for a page."""
         with self._guard:
@@ -268,6 +345,8 @@ class Exporter(Collector):
         self._families["verification_expected_score"].set(verification.expected_score)
         self._families["verification_observed_score"].set(verification.observed_score)
         self._families["verification_score_error"].set(verification.score_error)
+        self._families["verification_pairs"].set(verification.pairs)
+        self._families["verification_evidence"].set(verification.evidence)
 
     def _change(self, record: CycleRecord) -> None:
         written = record.receipt is not None and record.receipt.applied

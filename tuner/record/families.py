@@ -13,14 +13,27 @@ from tuner import errors
 from tuner.values.context import CONTEXT_NAMES
 from tuner.values.knobs import Role, SchedulerMode
 from tuner.values.metrics import METRIC_NAMES, METRICS
+from tuner.values.safety import BreakerState, Rung, SettingsState
 from tuner.values.stages import QUANTILES, Decision, Outcome, Step
 
 PREFIX: Final = "clocktuner_"
 
 STAGES: Final = ("start", "observe", "learn", "forecast", "propose", "judge", "apply", "verify", "record")
-DECISIONS: Final = (*(item.value for item in Decision), *(item.value for item in Step), "adopted", "failed")
-"""What a cycle may end with: a decision on a proposal, a step of a change on trial, yielding to a setting that somebody
-else made, or a failure."""
+GUARDED: Final = ("simplify", "probe", "recover", "protect", "release", "heal", "frozen")
+"""What a guard tick does: the latency breaker opens, tries the full policy again and closes; high-priority work is
+protected and released; settings are restored, or everything is frozen because of somebody else's."""
+DECISIONS: Final = (
+    *(item.value for item in Decision),
+    *(item.value for item in Step),
+    "adopted",
+    "failed",
+    *GUARDED,
+    "drill",
+    "hold_back",
+    "order",
+)
+"""What a record may end with: a decision on a proposal, a step of a change on trial, yielding to a setting that
+somebody else made, a failure, an act of the guard, a roll-back drill, a hold-back, or a person's order."""
 PROBLEMS: Final = (
     "clock_skew",
     "duplicate",
@@ -37,6 +50,11 @@ PROBLEMS: Final = (
 RUNGS: Final = ("selected", "smoothing", "last_value")
 MODES: Final = ("observe", "recommend", "auto")
 BOUNDS: Final = ("low", "high")
+LADDER: Final = tuple(rung.label for rung in Rung)
+TICKS: Final = ("new", "nothing_new", "blind")
+"""What a guard tick found: new samples, none that are newer than the last ones, or no answer."""
+PAUSES: Final = ("person", "kill_switch", "maintenance")
+"""Who may keep the tuner from changing anything."""
 
 
 def reasons() -> tuple[str, ...]:
@@ -106,6 +124,8 @@ FAMILIES: Final[tuple[FamilySpec, ...]] = (
     _counter("stage_failures_total", "Cycles that a stage ended, by its reason.", stage=STAGES, reason=reasons()),
     _counter("source_queries_total", "Queries sent to the metrics source."),
     _counter("source_read_bytes_total", "Bytes read from the metrics source."),
+    _gauge("source_up", "Whether the metrics source answered the newest question: 1 or 0."),
+    _gauge("source_clock_offset_seconds", "Clock of the metrics source less ours."),
     # What is seen.
     *OBSERVED,
     _gauge("observation_age_seconds", "Age of the newest sample of a metric.", metric=METRIC_NAMES),
@@ -151,5 +171,42 @@ FAMILIES: Final[tuple[FamilySpec, ...]] = (
     _gauge("last_change_timestamp_seconds", "When a change was last made, as Unix time."),
     _gauge("last_rollback_timestamp_seconds", "When a change was last undone, as Unix time."),
     _gauge("last_promotion_timestamp_seconds", "When a change was last kept, as Unix time."),
+    _gauge("verification_pairs", "Pairs that the switchback on trial has compared."),
+    _gauge("verification_evidence", "Evidence for the change on trial, as the logarithm of an e-value."),
+    # What keeps it safe: the guard tick.
+    _gauge("guard_last_timestamp_seconds", "When the newest guard tick ran, as Unix time."),
+    FamilySpec("guard_duration_seconds", Kind.HISTOGRAM, "Wall-clock time of a guard tick."),
+    _gauge("guard_delay_seconds", "How much later than planned the newest guard tick began."),
+    _counter("guard_ticks_total", "Guard ticks by what they found.", result=TICKS),
+    _gauge("safety_limit", "Limit of a safety metric, in its unit.", metric=METRIC_NAMES),
+    _gauge("scheduling_latency_threshold_seconds", "Scheduling latency beyond which the latency breaker counts."),
+    _counter("scheduling_latency_samples_total", "New samples of the scheduling latency that guard ticks saw."),
+    _counter("scheduling_latency_beyond_total", "Those of them that were beyond the threshold."),
+    _gauge("latency_breaker_state", "Latency breaker: 1 for its state.", state=tuple(BreakerState)),
+    _counter("latency_breaker_openings_total", "Times that the latency breaker opened."),
+    _gauge("latency_breaker_flapping", "Whether the latency breaker opens again and again: 1 or 0."),
+    _gauge("latency_breaker_opened_timestamp_seconds", "When the latency breaker last opened, as Unix time."),
+    _gauge("degraded", "Whether only high-priority work is served, because resources are tight: 1 or 0."),
+    _counter("degradations_total", "Times that only high-priority work began to be served."),
+    _gauge("degraded_timestamp_seconds", "When that last began, as Unix time."),
+    _gauge("settings_state", "What the settings in force are: 1 for the state.", state=tuple(SettingsState)),
+    _counter("contested_total", "Times that somebody else was found to have set a knob or the policy mode."),
+    _counter("heals_total", "Restorations of invalid or lost settings, by result.", result=("healed", "failed")),
+    _gauge("heal_exhausted", "Whether restoring the settings was given up after all attempts: 1 or 0."),
+    _gauge("change_breaker_state", "Change breaker: 1 for its state.", state=tuple(BreakerState)),
+    _counter("change_breaker_openings_total", "Times that the change breaker opened."),
+    _gauge("ladder_rung", "How far the tuner trusts itself: 1 for its rung.", rung=LADDER),
+    _gauge("paused", "Whether nothing may be changed, and by whom: 1 or 0.", by=PAUSES),
+    _gauge("paused_timestamp_seconds", "When a pause last began, as Unix time."),
+    _gauge("changes_allowed_per_day", "Largest number of changes that may be tried in 24 hours."),
+    # What it is worth, and whether it can step back.
+    _gauge("twin_rank_agreement", "Rank agreement of predicted and realised gains (Kendall's tau), -1..1."),
+    _gauge("twin_sign_hit_ratio", "Share of changes whose gain had the predicted sign, 0..1."),
+    _gauge("hold_back_active", "Whether the untouched setting is in force to measure what tuning is worth: 1 or 0."),
+    _gauge("value_score", "Score of the tuned against the untouched setting, from hold-backs; negative is better."),
+    _gauge("value_score_error", "Standard error of that score."),
+    _counter("drills_total", "Roll-back drills by result.", result=("passed", "failed")),
+    _gauge("drill_last_timestamp_seconds", "When the newest roll-back drill ended, as Unix time."),
+    _gauge("drill_restore_seconds", "Time that the newest roll-back drill took to restore the setting."),
 )
 """In the order of the page; names are unique."""

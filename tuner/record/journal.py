@@ -10,8 +10,9 @@ two writers can damage it.
 import json
 import math
 import sqlite3
+import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,8 @@ class Journal:
             JournalError: Another process writes it, or it is of another program or of a newer release.
         """
         self._storage = Storage.writer(Path(path))
+        self._numbering = threading.Lock()
+        self._last_id = 0
 
     @classmethod
     def open_readonly(cls, path: Path | str) -> Self:
@@ -98,6 +101,8 @@ class Journal:
         """
         journal = cls.__new__(cls)
         journal._storage = Storage.reader(Path(path))
+        journal._numbering = threading.Lock()
+        journal._last_id = 0
         return journal
 
     @property
@@ -132,14 +137,19 @@ class Journal:
             [("INSERT INTO intents VALUES (?, ?, ?)", row)], what=f"the intent of cycle {intent.cycle_id}"
         )
 
-    def end_change(self, receipt: Receipt) -> None:
+    def end_change(self, receipt: Receipt, *, states: Mapping[str, str] | None = None) -> None:
         """Note what came of the change that the cycle of the receipt began.
+
+        Args:
+            receipt: What came of it.
+            states: States to be kept in the same transaction, by name: after a crash, either both are known or none.
 
         Raises:
             JournalError: That cycle began none, or its change has a receipt already.
         """
         row = (receipt.cycle_id, encode(receipt))
-        self._storage.write([("INSERT INTO receipts VALUES (?, ?)", row)], what=f"the receipt of cycle {row[0]}")
+        statements: list[Statement] = [("INSERT INTO receipts VALUES (?, ?)", row), *_kept(states)]
+        self._storage.write(statements, what=f"the receipt of cycle {receipt.cycle_id}")
 
     def open_intents(self) -> tuple[Intent, ...]:
         """Return the changes without a receipt, oldest first: the process ended between the two."""
@@ -150,12 +160,15 @@ class Journal:
 
     # Cycles.
 
-    def append(self, record: CycleRecord, inputs: bytes | None = None) -> None:
+    def append(
+        self, record: CycleRecord, inputs: bytes | None = None, *, states: Mapping[str, str] | None = None
+    ) -> None:
         """Note a cycle.
 
         Args:
             record: What it saw, thought and did; kept as `tuner.record.condense` describes.
             inputs: What its search needs to be repeated bit for bit; None where it did not search.
+            states: States to be kept in the same transaction, by name.
 
         Raises:
             JournalError: The cycle stands already.
@@ -166,6 +179,7 @@ class Journal:
         statements: list[Statement] = [("INSERT INTO cycles VALUES (?, ?, ?, ?, ?)", row)]
         if inputs is not None:
             statements.append(("INSERT INTO inputs VALUES (?, ?)", (record.cycle_id, inputs)))
+        statements += _kept(states)
         self._storage.write(statements, what=f"cycle {record.cycle_id}")
 
     def record(self, cycle_id: int) -> CycleRecord | None:
@@ -204,11 +218,28 @@ class Journal:
         return bytes(rows[0][0]) if rows else None
 
     def next_cycle_id(self) -> int:
-        """Return a number that no cycle and no intent has had, pruned ones aside; the first is 1."""
+        """Return a number that nobody has had, pruned cycles aside, and nobody will have again; the first is 1.
+
+        Cycle and guard take their numbers at once, and note them later or, where a tick has nothing to tell, never.
+        """
+        with self._numbering:
+            rows = self._storage.read(
+                "SELECT max(cycle_id) FROM (SELECT cycle_id FROM cycles UNION SELECT cycle_id FROM intents)"
+            )
+            self._last_id = max(self._last_id, int(rows[0][0] or 0)) + 1
+            return self._last_id
+
+    def unrecorded(self) -> tuple[Intent, ...]:
+        """Return the changes whose cycle was never noted, oldest first: the process ended between the two."""
         rows = self._storage.read(
-            "SELECT max(cycle_id) FROM (SELECT cycle_id FROM cycles UNION SELECT cycle_id FROM intents)"
+            "SELECT document FROM intents WHERE cycle_id NOT IN (SELECT cycle_id FROM cycles) ORDER BY cycle_id"
         )
-        return int(rows[0][0] or 0) + 1
+        return tuple(decode(Intent, document) for (document,) in rows)
+
+    def receipt(self, cycle_id: int) -> Receipt | None:
+        """Return what came of the change that a cycle began; None where it began none, or its end is not known."""
+        rows = self._storage.read("SELECT document FROM receipts WHERE cycle_id = ?", cycle_id)
+        return decode(Receipt, rows[0][0]) if rows else None
 
     def _inflate(self, document: bytes) -> CycleRecord:
         try:
@@ -250,9 +281,7 @@ class Journal:
 
     def save_state(self, name: str, document: str) -> None:
         """Keep a JSON text under a name, over what stood there."""
-        self._storage.write(
-            [("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, document))], what=f"the state of {name}"
-        )
+        self._storage.write(_kept({name: document}), what=f"the state of {name}")
 
     def load_state(self, name: str) -> str | None:
         """Return the JSON text under a name; None where nothing was saved."""
@@ -273,6 +302,10 @@ class Journal:
         pruned = self._storage.write([(statement, (before_seconds, kept)) for statement in _PRUNE], what="the pruning")
         self._storage.shrink()
         return pruned
+
+
+def _kept(states: Mapping[str, str] | None) -> list[Statement]:
+    return [("INSERT OR REPLACE INTO state VALUES (?, ?)", row) for row in (states or {}).items()]
 
 
 def copy_journal(source: Path, target: Path) -> Path:

@@ -25,6 +25,8 @@ from tuner.settings.model import (
     TunerMode,
     VerifySettings,
 )
+from tuner.settings.safety import ChangeBreakerSettings, ControlSettings, GuardSettings
+from tuner.settings.safety_checks import change_breaker_faults, control_faults, guard_faults, switchback_faults
 from tuner.values.context import CONTEXT_NAMES
 from tuner.values.knobs import DESIGN_RANGES, Role
 from tuner.values.metrics import METRIC_INDEX, METRIC_NAMES, METRICS
@@ -53,6 +55,9 @@ class Draft:
     search: SearchSettings | None
     verify: VerifySettings | None
     forecast: ForecastSettings | None
+    guard: GuardSettings | None
+    change_breaker: ChangeBreakerSettings | None
+    control: ControlSettings | None
 
 
 def faults(draft: Draft) -> Iterator[Fault]:
@@ -71,6 +76,7 @@ def faults(draft: Draft) -> Iterator[Fault]:
         yield from _knob(role, knob)
     yield from _writing(draft)
     yield from _times(draft)
+    yield from _safety(draft)
 
 
 def _missing(draft: Draft) -> Iterator[Fault]:
@@ -261,6 +267,7 @@ def _times(draft: Draft) -> Iterator[Fault]:
         if draft.verify.window_seconds < needed:
             must = f"at least {needed:g}: {draft.verify.min_samples} samples (verify.min_samples), one a minute"
             yield Fault(("verify", "window_seconds"), f"{draft.verify.window_seconds:g}", must, "lengthen it")
+        yield from switchback_faults(draft.verify, draft.cycle)
     if draft.search is not None and draft.search.generation > draft.search.trials:
         must = f"at most search.trials ({draft.search.trials})"
         yield Fault(("search", "generation"), shown(draft.search.generation), must, "the defaults are 20 of 100")
@@ -290,3 +297,12 @@ def _cycle_times(cycle: CycleSettings, draft: Draft) -> Iterator[Fault]:
         must = f"at least cycle.recent_window_seconds ({recent:g})"
         remedy = "until then, what is read still looks back beyond the change"
         yield Fault(("verify", "wash_out_seconds"), f"{draft.verify.wash_out_seconds:g}", must, remedy)
+
+
+def _safety(draft: Draft) -> Iterator[Fault]:
+    if draft.guard is not None:
+        yield from guard_faults(draft.guard, [name for name, part in draft.metrics.items() if part.absent is None])
+    if draft.change_breaker is not None:
+        yield from change_breaker_faults(draft.change_breaker)
+    if draft.control is not None:
+        yield from control_faults(draft.control)

@@ -25,6 +25,7 @@ from tuner.settings.model import (
     TunerMode,
     VerifySettings,
 )
+from tuner.settings.safety import ChangeBreakerSettings, ControlSettings, GuardSettings
 from tuner.settings.validation import field_faults
 from tuner.values.knobs import Role
 
@@ -35,7 +36,8 @@ AnySection = TypeVar("AnySection", bound=Section)
 def load_policy(path: Path) -> Policy:
     """Read and check a policy.
 
-    Relative paths in it (the journal, a token file) count from the folder of the policy, and come out resolved.
+    Relative paths in it (the journal, a token file, a kill file) count from the folder of the policy, and come out
+    resolved.
 
     Raises:
         ConfigError: The file cannot be read, or the policy is wrong. The message lists all problems, one a line:
@@ -115,6 +117,9 @@ def _draft(data: Mapping[str, object]) -> checks.Draft:
         search=_sound_section(SearchSettings, data, "search"),
         verify=_sound_section(VerifySettings, data, "verify"),
         forecast=_sound_section(ForecastSettings, data, "forecast"),
+        guard=_sound_section(GuardSettings, data, "guard"),
+        change_breaker=_sound_section(ChangeBreakerSettings, data, "change_breaker"),
+        control=_sound_section(ControlSettings, data, "control"),
     )
 
 
@@ -145,4 +150,7 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     actuator = policy.actuator
     if isinstance(actuator, HttpActuator) and actuator.token_file is not None:
         actuator = actuator.model_copy(update={"token_file": str(folder / actuator.token_file)})
-    return policy.model_copy(update={"journal": journal, "actuator": actuator})
+    control = policy.control
+    if control.kill_file is not None:
+        control = control.model_copy(update={"kill_file": str(folder / control.kill_file)})
+    return policy.model_copy(update={"journal": journal, "actuator": actuator, "control": control})

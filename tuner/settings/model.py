@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from tuner.settings.safety import ChangeBreakerSettings, ControlSettings, GuardSettings
 from tuner.settings.sections import (
     CycleSettings,
     ForecastSettings,
@@ -204,6 +205,9 @@ class Policy(Section):
     cycle: CycleSettings = Field(default_factory=CycleSettings)
     search: SearchSettings = Field(default_factory=SearchSettings)
     verify: VerifySettings = Field(default_factory=VerifySettings)
+    guard: GuardSettings = Field(default_factory=GuardSettings)
+    change_breaker: ChangeBreakerSettings = Field(default_factory=ChangeBreakerSettings)
+    control: ControlSettings = Field(default_factory=ControlSettings)
     forecast: ForecastSettings = Field(default_factory=ForecastSettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
     web: WebSettings = Field(default_factory=WebSettings)

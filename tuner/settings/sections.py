@@ -100,6 +100,21 @@ class SearchSettings(Section):
 class VerifySettings(Section):
     """How a change is judged after it was made."""
 
+    method: Literal["switchback", "before_after"] = "switchback"
+    """`switchback` puts the setting before and the one on trial in force in turns (ABBA) and compares pairs of
+    neighbours; `before_after` compares with the twin's forecast of what would have been, and is what knobs get whose
+    change is disruptive."""
+    leg_seconds: Seconds = Field(default=600.0, ge=60)
+    """Switchback: time over which each setting is looked at in its turn, after its wash-out; at least
+    `cycle.recent_window_seconds`."""
+    max_pairs: int = Field(default=5, ge=1, le=50)
+    """Switchback: pairs after which a comparison without a result ends."""
+    max_wash_out_seconds: Seconds = Field(default=1800.0, ge=0)
+    """Switchback: the wash-out is learned from the queue wait (work placed under the other setting must have gone); it
+    is never shorter than `wash_out_seconds` and never longer than this."""
+    false_promotion_ratio_per_day: float = Field(default=0.05, gt=0, le=0.5)
+    """Chance that any change without effect is promoted in a day, over all trials of the day and however often they
+    are looked at."""
     wash_out_seconds: Seconds = Field(default=300.0, ge=0)
     """Time after a change whose samples are thrown away, because rates over the recent window still look back beyond
     the change, and work placed before it still shows. At least `cycle.recent_window_seconds`."""

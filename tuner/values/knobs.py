@@ -172,6 +172,9 @@ def snap(values: KnobValues, specs: Iterable[KnobSpec]) -> KnobValues:
 def limit_slew(target: KnobValues, current: KnobValues, specs: Iterable[KnobSpec], *, trust: float = 1.0) -> KnobValues:
     """Return the setting nearest to `target` that one change from `current` may reach, on the grid.
 
+    A value in force outside its range, further than a change may go, is brought to the end of the range: nothing else
+    may be set.
+
     Args:
         target: What is wanted.
         current: What is in force.
@@ -185,6 +188,6 @@ def limit_slew(target: KnobValues, current: KnobValues, specs: Iterable[KnobSpec
         value = spec.snap(min(max(target[spec.role], low), high))
         # Snapping may round past the limit: step back towards the current value.
         if abs(value - current[spec.role]) > reach + 1e-9:
-            value = spec.at(spec.index(value) + (1 if value < current[spec.role] else -1))
+            value = spec.snap(value + (spec.step if value < current[spec.role] else -spec.step))
         reached[spec.role] = value
     return KnobValues.of(reached)

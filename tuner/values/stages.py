@@ -330,6 +330,7 @@ class Receipt:
         effective_at_seconds: When the new value was seen to be in force; NaN where it was not.
         applied: Whether `after` is what was asked for.
         detail: One sentence.
+        mode: Policy mode in force after; None where it was not asked for.
     """
 
     cycle_id: int
@@ -339,6 +340,7 @@ class Receipt:
     effective_at_seconds: float
     applied: bool
     detail: str
+    mode: SchedulerMode | None = None
 
 
 class Outcome(StrEnum):
@@ -353,11 +355,12 @@ class Outcome(StrEnum):
 class Step(StrEnum):
     """What to do with a change on trial.
 
-    To keep a change is to leave it in force without calling it a success: it is neither remembered as verified nor a
-    setting to fall back to.
+    To switch is to put the other of the two settings that are compared in force. To keep a change is to leave it in
+    force without calling it a success: it is neither remembered as verified nor a setting to fall back to.
     """
 
     WAIT = "wait"
+    SWITCH = "switch"
     PROMOTE = "promote"
     KEEP = "keep"
     ROLL_BACK = "roll_back"
@@ -379,6 +382,10 @@ class Verification:
         observed: Mean metrics observed since the change was effective, shape (13,).
         counterfactual: Metrics expected at the observed load without the change, shape (13,).
         reason: Why, in one sentence; never empty.
+        pairs: Pairs of legs compared so far; 0 where the comparison is not a switchback.
+        evidence: Evidence for the change, as the logarithm of an e-value; NaN where the comparison is no sequential
+            test.
+        harm: Whether the change was found to do harm: what the change breaker counts.
     """
 
     cycle_id: int
@@ -392,6 +399,9 @@ class Verification:
     observed: MetricVector
     counterfactual: MetricVector
     reason: str
+    pairs: int = 0
+    evidence: float = math.nan
+    harm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,6 +423,8 @@ class StageFailure:
 class CycleRecord:
     """All that one cycle saw, thought and did: what the journal keeps and the report shows.
 
+    What a guard tick did is a record, too, with nothing but its decision, its reason, and what was written.
+
     Attributes:
         cycle_id: Number of the cycle.
         at_seconds: When it ran.
@@ -423,23 +435,23 @@ class CycleRecord:
         receipt: What was written; None where nothing was.
         verification: State of the change on trial; None where none is.
         failure: The stage that failed; None where all worked.
-        decision: What happened, as one word: a `Decision`, a `Step`, or `failed`.
+        decision: What happened, as one word; `tuner.record.families.DECISIONS` lists them.
         reason: Why, in one sentence; never empty.
         stage_seconds: Time by stage, wall clock; never part of a decision.
     """
 
     cycle_id: int
     at_seconds: float
-    observation: Observation | None
-    forecast: Forecast | None
-    proposal: Proposal | None
-    verdict: Verdict | None
-    receipt: Receipt | None
-    verification: Verification | None
-    failure: StageFailure | None
+    observation: Observation | None = None
+    forecast: Forecast | None = None
+    proposal: Proposal | None = None
+    verdict: Verdict | None = None
+    receipt: Receipt | None = None
+    verification: Verification | None = None
+    failure: StageFailure | None = None
     decision: str
     reason: str
-    stage_seconds: Mapping[str, float]
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse records without a reason.

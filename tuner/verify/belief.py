@@ -6,10 +6,12 @@ sharp it decides, where it is blunt the expectation stands. Both are taken as no
 (Gelman et al., "Bayesian Data Analysis", section 2.5).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
+from tuner.values.metrics import MetricVector
 from tuner.verify.statistics import Estimate, Samples, estimate
 from tuner.verify.trial import Trial
 
@@ -18,25 +20,41 @@ DOUBT_RATIO: Final = 0.02
 
 
 def believe(trial: Trial) -> Estimate:
-    """Return the believed score of a change, negative is better, with its error.
-
-    An expectation is as uncertain as it is large: a twin that is wrong is wrong by as much as it promises. A metric of
-    which nothing was expected is expected not to change.
-    """
-    mean = variance = 0.0
+    """Return the believed score of a change that is compared with the twin, negative is better, with its error."""
     times, terms = trial.times_seconds, trial.sample_terms()
-    for index in np.flatnonzero(trial.weights > 0):
-        expected = float(np.nan_to_num(trial.expected_terms[index]))
-        prior = max(abs(expected), DOUBT_RATIO * float(trial.weights[index])) ** -2
-        measured = estimate(
+    measured = {
+        int(index): estimate(
             Samples(times, terms[:, index]),
             Samples(trial.before_times_seconds, trial.before_terms[:, index]),
             span_seconds=trial.span_seconds,
         )
-        weight = _precision(measured)
-        mean += (prior * expected + (weight * measured.mean if weight else 0.0)) / (prior + weight)
+        for index in np.flatnonzero(trial.weights > 0)
+    }
+    return combine(trial.expected_terms, measured, weights=trial.weights, samples=len(times))
+
+
+def combine(
+    expected_terms: MetricVector, measured: Mapping[int, Estimate], *, weights: MetricVector, samples: int
+) -> Estimate:
+    """Return the score that is believed after an expectation was corrected by a measurement.
+
+    An expectation is as uncertain as it is large: a twin that is wrong is wrong by as much as it promises. A metric of
+    which nothing was expected is expected not to change.
+
+    Args:
+        expected_terms: What each metric was to add to the score, shape (13,); NaN where nothing was predicted.
+        measured: What each weighted metric was measured to add, by its number.
+        weights: Weights of the score, shape (13,).
+        samples: How many samples were measured.
+    """
+    mean = variance = 0.0
+    for index, term in measured.items():
+        expected = float(np.nan_to_num(expected_terms[index]))
+        prior = max(abs(expected), DOUBT_RATIO * float(weights[index])) ** -2
+        weight = _precision(term)
+        mean += (prior * expected + (weight * term.mean if weight else 0.0)) / (prior + weight)
         variance += 1.0 / (prior + weight)
-    return Estimate(mean=mean, error=float(np.sqrt(variance)), samples=len(times), degrees=np.inf)
+    return Estimate(mean=mean, error=float(np.sqrt(variance)), samples=samples, degrees=np.inf)
 
 
 def _precision(measured: Estimate) -> float:

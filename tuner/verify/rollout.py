@@ -32,10 +32,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.values.metrics import METRIC_NAMES, METRICS, SIGNS, MetricVector
-from tuner.values.stages import FloatArray, Outcome, Step, Verification
+from tuner.values.metrics import METRIC_NAMES, METRICS, SIGNS
+from tuner.values.stages import Outcome, Step, Verification
 from tuner.verify.belief import believe
-from tuner.verify.statistics import Estimate, Samples, estimate
+from tuner.verify.statistics import Estimate, Samples, estimate, means
 from tuner.verify.trial import Trial
 
 HARM_CONFIDENCE: Final = 0.84
@@ -181,13 +181,7 @@ def _verification(trial: Trial, cycle_id: int, compared: Estimate, result: _Resu
         expected_score=trial.expected_score,
         observed_score=compared.mean,
         score_error=compared.error,
-        observed=_means(trial.observed),
-        counterfactual=_means(trial.counterfactual),
+        observed=means(trial.observed),
+        counterfactual=means(trial.counterfactual),
         reason=result.reason,
     )
-
-
-def _means(rows: FloatArray) -> MetricVector:
-    """Return the mean of each column over the rows that have a value, NaN where none has."""
-    counts = np.isfinite(rows).sum(axis=0)
-    return np.where(counts > 0, np.nansum(rows, axis=0) / np.maximum(counts, 1), np.nan)

@@ -168,3 +168,14 @@ def estimate(after: Samples, before: Samples | None = None, *, span_seconds: flo
         samples=len(series[0].values),
         degrees=max(sum(sizes) - len(sizes), 1.0),
     )
+
+
+def known(values: FloatArray) -> FloatArray:
+    """Return the values with NaN for what is not finite."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def means(rows: FloatArray) -> FloatArray:
+    """Return the mean of each column over the rows that have a value, NaN where none has; shape (n, k) to (k,)."""
+    counts = np.isfinite(rows).sum(axis=0)
+    return np.where(counts > 0, np.nansum(rows, axis=0) / np.maximum(counts, 1), np.nan)

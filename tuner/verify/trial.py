@@ -4,17 +4,17 @@ The counterfactual of a sample is what the setting before the change would have 
 the twin's answer for that setting and load, anchored to how far the twin was off before the change.
 """
 
-import json
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from tuner.settings.model import VerifySettings
-from tuner.values.knobs import KnobValues, Role
+from tuner.values.knobs import KnobValues
 from tuner.values.metrics import FLOORS, METRIC_COUNT, METRICS, MetricVector, score_terms, sum_terms
 from tuner.values.stages import MIN_ANCHORS, STEP_SECONDS, FloatArray, Receipt
-from tuner.verify.statistics import Samples
+from tuner.verify.encoding import from_json, to_json
+from tuner.verify.statistics import Samples, known
 
 MIN_WEIGHT_RATIO: Final = 0.8
 """Smallest share of the score's weight that a sample must bring (assumption): one metric of ordinary weight may be
@@ -118,7 +118,7 @@ class Trial:
 
     def to_json(self) -> str:
         """Return the trial as strict JSON: numbers survive exactly, NaN becomes null."""
-        return json.dumps({item.name: _to_json(getattr(self, item.name)) for item in fields(self)}, allow_nan=False)
+        return to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Trial":
@@ -127,12 +127,7 @@ class Trial:
         Raises:
             ValueError: The text is not a trial, or of another version.
         """
-        plain = json.loads(text)
-        names = {item.name for item in fields(cls)}
-        if not isinstance(plain, dict) or set(plain) != names:
-            raise ValueError(f"stored trial has other fields than {sorted(names)}")
-        values: dict[str, Any] = {name: _from_json(name, value) for name, value in plain.items()}
-        return cls(**values)
+        return from_json(cls, text)
 
 
 def begin(
@@ -218,7 +213,7 @@ def advance(trial: Trial, sample: Sample) -> Trial:
         looked,
         errors=0,
         times_seconds=np.append(trial.times_seconds, sample.at_seconds),
-        observed=np.vstack((trial.observed, _known(sample.observed))),
+        observed=np.vstack((trial.observed, known(sample.observed))),
         counterfactual=np.vstack((trial.counterfactual, counterfactual)),
     )
 
@@ -226,13 +221,13 @@ def advance(trial: Trial, sample: Sample) -> Trial:
 def _usable(trial: Trial, observed: MetricVector, counterfactual: MetricVector) -> bool:
     """Say whether a sample brings enough of what could be compared before the change."""
     comparable = np.isfinite(trial.residual)
-    known = comparable & np.isfinite(observed) & np.isfinite(counterfactual)
-    return bool(trial.weights[known].sum() >= MIN_WEIGHT_RATIO * trial.weights[comparable].sum() > 0)
+    usable = comparable & np.isfinite(observed) & np.isfinite(counterfactual)
+    return bool(trial.weights[usable].sum() >= MIN_WEIGHT_RATIO * trial.weights[comparable].sum() > 0)
 
 
 def _residual(observed: FloatArray, untouched: FloatArray) -> MetricVector:
     """Return the mean logarithm of observed over twin, shape (13,); NaN where too few samples have both."""
-    ratio = np.log(np.maximum(_known(observed), FLOORS)) - np.log(np.maximum(_known(untouched), FLOORS))
+    ratio = np.log(np.maximum(known(observed), FLOORS)) - np.log(np.maximum(known(untouched), FLOORS))
     counts = np.isfinite(ratio).sum(axis=0)
     mean = np.nansum(ratio, axis=0) / np.maximum(counts, 1)
     return np.where(counts >= MIN_ANCHORS, mean, np.nan)
@@ -240,29 +235,5 @@ def _residual(observed: FloatArray, untouched: FloatArray) -> MetricVector:
 
 def _anchored(untouched: FloatArray, residual: MetricVector) -> FloatArray:
     """Return what the twin gives, corrected by how far it was off, shape as `untouched`."""
-    corrected: FloatArray = np.minimum(np.maximum(_known(untouched), FLOORS) * np.exp(residual), _UPPERS)
+    corrected: FloatArray = np.minimum(np.maximum(known(untouched), FLOORS) * np.exp(residual), _UPPERS)
     return corrected
-
-
-def _known(values: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-def _to_json(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        return {"shape": list(value.shape), "values": [_to_json(number) for number in value.ravel().tolist()]}
-    if isinstance(value, KnobValues):
-        return {role.value: number for role, number in value.items()}
-    if isinstance(value, VerifySettings):
-        return value.model_dump(mode="json")
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _from_json(name: str, value: object) -> object:
-    if name == "terms":
-        return VerifySettings.model_validate(value)
-    if not isinstance(value, dict):
-        return np.nan if value is None else value
-    if name in {"before", "after"}:
-        return KnobValues.of({Role(role): number for role, number in value.items()})
-    return np.array(value["values"], dtype=np.float64).reshape(value["shape"])

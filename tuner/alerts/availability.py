@@ -1,0 +1,339 @@
+"""Is clocktuner there, does it run, and can it see?"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tuner.alerts.rows import (
+    NUMBER,
+    RATIO,
+    SECONDS,
+    STILL,
+    WHERE,
+    Alert,
+    Clock,
+    Component,
+    Dashboard,
+    Example,
+    Gone,
+    Group,
+    Input,
+    Level,
+    Recording,
+    Severity,
+    counter,
+    gauge,
+)
+from tuner.alerts.site import FRESH_SECONDS, KNOWN_SECONDS, Site, duration
+from tuner.settings.expansion import escape
+from tuner.values.metrics import METRICS
+
+UP: Final = "instance:clocktuner_up:identified"
+CYCLE_TIME: Final = "policy:clocktuner_cycle_duration_seconds:mean30m"
+COVERED: Final = "metric:clocktuner_observation_coverage_ratio:max_blind"
+
+OPTIONAL: Final = "|".join(spec.name for spec in METRICS if spec.optional)
+"""Metrics that may have no sample for long: where no protected task starts, nobody waits."""
+
+
+def idle(site: Site) -> str:
+    """Return what answers where nothing waits and nothing is completed: then many metrics have no value, rightly."""
+    return (
+        f"({site.latest('observed_queue_length')} == 0 and on (cluster, policy) "
+        f"{site.latest('observed_tasks_completed_per_second')} == 0)"
+    )
+
+
+def groups(site: Site) -> Iterator[Group]:
+    """Yield the rules about the process, and those about what it can see."""
+    recordings = (Recording(UP, _identified(site)), Recording(CYCLE_TIME, _cycle_time(site)))
+    yield Group("clocktuner-sidecar", recordings, (*_process(site), *_loops(site)))
+    yield Group("clocktuner-source", (Recording(COVERED, _covered(site)),), tuple(_sight(site)))
+
+
+def target(site: Site) -> str:
+    """Return the selector of whether clocktuner's targets answer."""
+    return f'up{{job="{escape(site.job)}"}}'
+
+
+def _identified(site: Site) -> str:
+    # `up` does not know whose tuner it is about. Its page did, while it answered.
+    known = f"last_over_time({site.series('build_info', job=site.job)}[{site.span(KNOWN_SECONDS)}])"
+    found = (
+        f"max by (job, instance, cluster, policy) ({known})\n"
+        f"* on (job, instance) group_left ()\nmin by (job, instance) ({target(site)})"
+    )
+    if site.cluster is not None:
+        return found
+    never = f"min by (job, instance) ({target(site)})"
+    return f"{found}\nor on (job, instance)\n{never}"
+
+
+def _cycle_time(site: Site) -> str:
+    total, count = (site.increase(f"cycle_duration_seconds_{part}", seconds=1800) for part in ("sum", "count"))
+    return f"{total}\n/\n({count} > 0)"
+
+
+def _gone(site: Site) -> str:
+    down = f"{site.recorded(UP)} == 0"
+    if site.cluster is not None:
+        return f"absent({site.series('build_info')})\nunless on (cluster, policy)\n{down}"
+    remembered = f"max by (cluster, policy) (last_over_time({site.series('build_info')}[{site.span(KNOWN_SECONDS)}]))"
+    return (
+        f"(\n  {remembered}\n  unless on (cluster, policy)\n  {site.latest('build_info')}\n)\n"
+        f"unless on (cluster, policy)\n({down})\n"
+        f"or\n(\n  absent({target(site)})\n  unless on ()\n  {remembered}\n)"
+    )
+
+
+def target_up(bad: float) -> Input:
+    """Return whether the tuner's target answers."""
+    return Input("up", Level(1), Level(bad), {"job": "clocktuner", "instance": "tuner:9464"}, bare=True)
+
+
+def _process(site: Site) -> Iterator[Alert]:
+    build = Input("clocktuner_build_info", Level(1), Gone(), {"version": "1.0"})
+    yield Alert(
+        name="ClockTunerDown",
+        severity=Severity.CRITICAL,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="clocktuner does not answer.",
+        description=f"clocktuner{{{{ if $labels.cluster }}}} of {WHERE}{{{{ end }}}} at {{{{ $labels.instance }}}} "
+        "does not answer its scrapes. The scheduler keeps its last settings, but nobody guards it. Look at the process "
+        "and its log, and start it again.",
+        expression=f"{site.recorded(UP)} == 0",
+        for_seconds=180,
+        keep_seconds=300,
+        example=Example(
+            (target_up(0), build),
+            labels={"job": "clocktuner", "instance": "tuner:9464"},
+        ),
+    )
+    yield Alert(
+        name="ClockTunerAbsent",
+        severity=Severity.CRITICAL,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="Nothing is heard of clocktuner any more.",
+        description=f"Prometheus hears nothing of clocktuner{{{{ if $labels.cluster }}}} of {WHERE}{{{{ end }}}}: it "
+        f"is no target, or exports nothing. Look whether it still runs, and whether the scrape job {site.job} still "
+        "finds it.",
+        expression=_gone(site),
+        for_seconds=180,
+        keep_seconds=300,
+        absence="Watchdog",
+        example=Example((build, target_up(1)), fires_when_gone=True, bad_seconds=FRESH_SECONDS + 180),
+    )
+
+
+def _loops(site: Site) -> Iterator[Alert]:
+    newest = site.latest("cycle_last_timestamp_seconds")
+    guard = site.latest("guard_last_timestamp_seconds")
+    succeeded = site.latest("cycle_last_success_timestamp_seconds")
+    yield Alert(
+        name="ClockTunerLoopStalled",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="clocktuner answers, but runs no cycles.",
+        description=f"The last cycle of {WHERE} was {SECONDS} ago. Nothing is tuned, and no change on trial is judged. "
+        "Look for a hanging query or a full disk in the log, then restart it: it resumes where it was.",
+        expression=f"time() - {newest} > {site.time_limit('cycle_stalled_seconds')}",
+        for_seconds=120,
+        keep_seconds=300,
+        absence="ClockTunerNoCycle",
+        example=Example(
+            (Input("clocktuner_cycle_last_timestamp_seconds", Clock(30), STILL),), shown="12m 30s", bad_seconds=540
+        ),
+    )
+    yield Alert(
+        name="ClockTunerNoCycle",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="clocktuner has not ended a single cycle well since it started.",
+        description=f"clocktuner of {WHERE} answers, but none of its cycles has ended well yet. Run `clocktuner check "
+        "--policy FILE` to see what it cannot read, and look at its log.",
+        expression=f"{site.latest('build_info')}\nunless on (cluster, policy)\n{succeeded}",
+        for_seconds=600,
+        example=Example(
+            (
+                Input("clocktuner_build_info", Level(1), Level(1), {"version": "1.0"}),
+                Input("clocktuner_cycle_last_success_timestamp_seconds", Clock(30), Gone()),
+            ),
+            bad_seconds=FRESH_SECONDS + 600,
+        ),
+    )
+    yield Alert(
+        name="ClockTunerCyclesFailing",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The cycles of clocktuner fail.",
+        description=f"The last cycle of {WHERE} that did not fail was {SECONDS} ago; the settings stay as they are. "
+        "`clocktuner history` names the stage and the reason.",
+        expression=f"{newest}\n- on (cluster, policy)\n{succeeded}\n> {site.time_limit('cycle_failing_seconds')}",
+        for_seconds=120,
+        keep_seconds=300,
+        example=Example(
+            (
+                Input("clocktuner_cycle_last_timestamp_seconds", Clock(0), Clock(0)),
+                Input("clocktuner_cycle_last_success_timestamp_seconds", Clock(0), STILL),
+            ),
+            shown="15m 0s",
+            bad_seconds=720,
+        ),
+        absence="ClockTunerNoCycle",
+    )
+    yield Alert(
+        name="ClockTunerCycleSlow",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The cycles of clocktuner take nearly their whole period.",
+        description=f"Cycles of {WHERE} take {SECONDS} on average, too near to their period: decisions come late. See "
+        "on the dashboard which stage it is; give it more CPU, fewer trials, or a longer period.",
+        expression=f"{site.recorded(CYCLE_TIME)} > {site.limit('cycle_duration_seconds')}",
+        window_seconds=1800,
+        keep_seconds=600,
+        example=Example(
+            (
+                counter("cycle_duration_seconds_count", 1, 1),
+                counter("cycle_duration_seconds_sum", 2, 55),
+            ),
+            shown="55s",
+        ),
+    )
+    yield Alert(
+        name="ClockTunerGuardStalled",
+        severity=Severity.CRITICAL,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The guard of clocktuner does not run.",
+        description=f"The last guard tick of {WHERE} was {SECONDS} ago: neither the latency breaker nor the protection "
+        "of high-priority work acts. Restart clocktuner; if it stalls again, stop it with the kill switch.",
+        expression=f"time() - {guard} > {site.time_limit('guard_stalled_seconds')}",
+        for_seconds=60,
+        keep_seconds=300,
+        example=Example((Input("clocktuner_guard_last_timestamp_seconds", Clock(5), STILL),), shown="4m 5s"),
+    )
+    yield Alert(
+        name="ClockTunerGuardLate",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The guard ticks of clocktuner come late.",
+        description=f"Guard ticks of {WHERE} begin {SECONDS} late: a breach is seen later by so much. Give the process "
+        "more CPU, or see what the cycles wait for.",
+        expression=f"{site.latest('guard_delay_seconds')} > {site.limit('guard_delay_seconds')}",
+        for_seconds=300,
+        keep_seconds=300,
+        example=Example((gauge("guard_delay_seconds", 0.1, 7.5),), shown="7.5s"),
+    )
+    yield Alert(
+        name="JournalFailing",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The journal of clocktuner cannot be written.",
+        description=f"{NUMBER} cycles of {WHERE} have failed in 15 minutes because of the journal. Without it nothing "
+        "is changed. Look at the free space and the rights of its folder.",
+        expression=f"{site.increase('stage_failures_total', seconds=900, reason='journal')} > 0",
+        window_seconds=900,
+        keep_seconds=300,
+        example=Example((counter("stage_failures_total", 0, 1, stage="record", reason="journal"),), shown="15"),
+    )
+
+
+def _covered(site: Site) -> str:
+    window = site.span(site.thresholds["blind_seconds"])
+    return f"max by (cluster, policy, metric) (max_over_time({site.series('observation_coverage_ratio')}[{window}]))"
+
+
+def _sight(site: Site) -> Iterator[Alert]:
+    blind = site.thresholds["blind_seconds"]
+    yield Alert(
+        name="PrometheusUnreachableFromTuner",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.SIDECAR,
+        summary="clocktuner cannot reach its metrics source.",
+        description=f"The metrics source of {WHERE} does not answer clocktuner. It holds the last settings, and its "
+        "guard is blind. Run `clocktuner check --policy FILE` where it runs, and look at the source.",
+        expression=f"{site.latest('source_up')} == 0",
+        for_seconds=120,
+        keep_seconds=300,
+        example=Example((gauge("source_up", 1, 0),)),
+    )
+    remembered = (
+        f"max by (cluster, policy, metric) (max_over_time({site.series('observation_coverage_ratio')}"
+        f"[{site.span(KNOWN_SECONDS)}])) > 0"
+    )
+    busy = (
+        gauge("observation_coverage_ratio", 1, 0, metric="queue_wait_seconds"),
+        gauge("observed_queue_length", 120, 120),
+        gauge("observed_tasks_completed_per_second", 1, 1),
+    )
+    yield Alert(
+        name="SchedulerMetricMissing",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.OVERVIEW,
+        summary="A metric of the scheduler has no samples any more.",
+        description=f"Only {RATIO} of the samples of {{{{ $labels.metric }}}} of {WHERE} come, which came within the "
+        "last day. `clocktuner check --policy FILE` tells whether the query or the exporter is at fault.",
+        # Only what was there in the last day: a policy may declare a metric absent.
+        expression=f"{site.latest('observation_coverage_ratio', 'metric', metric=f'!{OPTIONAL}')} == 0\n"
+        f"and on (cluster, policy, metric)\n{remembered}\nunless on (cluster, policy)\n{idle(site)}",
+        for_seconds=300,
+        keep_seconds=300,
+        example=Example(busy, shown="0%", labels={"metric": "queue_wait_seconds"}),
+    )
+    yield Alert(
+        name="SchedulerMetricStale",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.OVERVIEW,
+        summary="A metric of the scheduler is too old to act upon.",
+        description=f"The newest sample of {{{{ $labels.metric }}}} of {WHERE} is {SECONDS} old. Nothing is changed on "
+        "such samples. Look at the exporter and at its scrapes.",
+        expression=f"{site.latest('observation_age_seconds', 'metric')} > {site.limit('sample_age_seconds')}",
+        for_seconds=300,
+        keep_seconds=300,
+        absence="SchedulerMetricMissing",
+        example=Example(
+            (gauge("observation_age_seconds", 15, 600, metric="queue_length"),),
+            shown="10m 0s",
+            labels={"metric": "queue_length"},
+        ),
+    )
+    yield Alert(
+        name="HoldingLastSettings",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.OVERVIEW,
+        summary="clocktuner holds the last settings, because it lacks metrics.",
+        description=f"{NUMBER} metrics that are needed of {WHERE} have had no sample for {duration(blind)}: the last "
+        "good settings stay in force, and no change is judged. Run `clocktuner check --policy FILE`.",
+        expression=f"count by (cluster, policy) (\n  {COVERED}{site.matchers(metric=f'!{OPTIONAL}')} == 0\n"
+        f"  and on (cluster, policy, metric)\n  {remembered}\n)\nunless on (cluster, policy)\n{idle(site)}",
+        window_seconds=blind,
+        keep_seconds=300,
+        absence="ClockTunerAbsent",
+        example=Example(busy, shown="1"),
+    )
+    yield Alert(
+        name="ClockSkew",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.SIDECAR,
+        summary="The clocks of clocktuner and its metrics source disagree.",
+        description=f"The clocks of {WHERE} differ by {SECONDS}: no age of a sample can be believed, so nothing is "
+        "changed. Look at the time synchronisation of both hosts.",
+        expression=f"abs({site.latest('source_clock_offset_seconds')}) > {site.limit('clock_skew_seconds')}\n"
+        f"or on (cluster, policy)\n{site.increase('observation_problems_total', seconds=600, reason='clock_skew')} > 0",
+        for_seconds=60,
+        keep_seconds=600,
+        window_seconds=600,
+        example=Example((gauge("source_clock_offset_seconds", 0.2, -43_200),), shown="12h 0m 0s"),
+    )
