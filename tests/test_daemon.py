@@ -33,6 +33,7 @@ class Loop:
         self.cycle = SimpleNamespace(run=self._run)
         self.forecasting = SimpleNamespace(refit=self._refit, retrain=self._retrain, close=self._close_forecasting)
         self.guard = SimpleNamespace(tick=self._tick)
+        self.people = SimpleNamespace(prepare=lambda: None)
         self.ticks: list[float] = []
         self.quiet: list[bool] = []
         self.journal = SimpleNamespace(prune=self._prune)

@@ -85,8 +85,9 @@ class Daemon:
         """Serve the page, and let the workers compile the kernels and begin to cycle; returns at once.
 
         Raises:
-            ConfigError: The page's address cannot be used.
+            ConfigError: The page's address cannot be used, or the folder for people's orders cannot be made.
         """
+        self._parts.people.prepare()
         self._server = start(build(self._parts.metrics.registry, self.health), listen=self._policy.web.listen)
         self._log.info("page_served", url=self._server.url)
         self._scheduler = _scheduler(self._on_trouble)

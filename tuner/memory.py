@@ -106,6 +106,17 @@ class Memory:
         return cls(searches=stored.searches, on_trial=on_trial, caution=stored.caution, spent=stored.spent)
 
 
+@dataclass(slots=True)
+class Notebook:
+    """Holds the memory while a cycle runs: its parts write down what they learn, and one after the other reads it.
+
+    Attributes:
+        memory: What is remembered now.
+    """
+
+    memory: Memory
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
     """The memory as it is stored: the parts that have a text form of their own are kept in it."""

@@ -1,12 +1,12 @@
 """What people ask of a running tuner: their orders are taken from the spool, done, noted and answered.
 
-An order is done at most once: what came of it and the note that it is done are one transaction of the journal, and only
-then is it answered and taken out of the spool.
+An order is done at most once: the receipt of what it wrote and the note that it is done are one transaction of the
+journal, and only then is it answered and taken out of the spool.
 """
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from tuner.control import drill, spool
 from tuner.control.drill import DrillResult
 from tuner.control.orders import Order, OrderKind
 from tuner.control.permission import Permission, permission
-from tuner.control.state import STATE_NAME, Approval, Control, applied
+from tuner.control.state import STATE_NAME, Approval, Control, applied, noted
 from tuner.errors import ConfigError, TunerError
 from tuner.record.encoding import decode, encode
 from tuner.record.exporter import Exporter
@@ -112,6 +112,14 @@ class People:
             left = tuple(other for other in self._control.approvals if other.cycle_id != approval.cycle_id)
             self._control = replace(self._control, approvals=left)
 
+    def prepare(self) -> None:
+        """Make the spool, so that it belongs to the user that the tuner runs as.
+
+        Raises:
+            ConfigError: It cannot be made.
+        """
+        spool.prepare(self._folder)
+
     def states(self) -> dict[str, str]:
         """Return what the journal is to keep."""
         return {STATE_NAME: encode(self._control), DRILL_STATE_NAME: encode(self._drilled)}
@@ -122,38 +130,34 @@ class People:
         Raises:
             JournalError: The journal cannot be written, so nothing was done.
         """
-        collected = spool.collect(self._folder, at_seconds=at_seconds)
+        collected = spool.collect(self._folder, at_seconds=at_seconds, known=self._control.done)
         for refused in collected.refused:
             self._log.warning("order_refused", file=refused.name, reason=refused.reason)
-        noted = [self._order(order, at_seconds) for order in collected.orders]
+        told = [self._order(order, at_seconds) for order in collected.orders]
         every = self._policy.control.drill_every_seconds
         scheduled = drill.due(self._drilled.at_seconds, every_seconds=every, at_seconds=at_seconds)
         if scheduled and not self._on_trial() and self.permission(at_seconds).allowed and self._may_write:
-            done = self._drill(self._journal.next_cycle_id(), at_seconds, "drill by the schedule")
-            noted.append(self._note(done, done.sentence, at_seconds))
-        return tuple(record for record in noted if record is not None)
+            done = self._drill(self._journal.next_cycle_id(), at_seconds, "drill by the schedule", {})
+            told.append(self._note(done, f"drill by the schedule: {done.sentence}", at_seconds))
+        return tuple(told)
 
     @property
     def _may_write(self) -> bool:
         return self._policy.mode is not TunerMode.OBSERVE
 
-    def _order(self, order: Order, at_seconds: float) -> CycleRecord | None:
-        if self._control.knows(order):
-            record = None
-            done = _Done(spool.Outcome.DONE, "it was done before the tuner was restarted")
-        else:
-            number = self._journal.next_cycle_id()
-            done = self._do(order, number, at_seconds)
-            with self._lock:
-                self._control = applied(self._control, order)
-            reason = f"{order.by} asks to {order.describe()}: {done.sentence}"
-            record = self._note(done, reason, at_seconds, number=number)
+    def _order(self, order: Order, at_seconds: float) -> CycleRecord:
+        number = self._journal.next_cycle_id()
+        done = self._do(order, number, at_seconds)
+        with self._lock:
+            noting = applied if done.outcome is spool.Outcome.DONE else noted
+            self._control = noting(self._control, order)
+        record = self._note(done, f"{order.describe()}: {done.sentence}", at_seconds, number=number)
         answer = spool.Answer(
             order_id=order.order_id,
             outcome=done.outcome,
             sentence=done.sentence,
             at_seconds=at_seconds,
-            cycle_id=None if record is None else record.cycle_id,
+            cycle_id=record.cycle_id,
         )
         try:
             spool.done(self._folder, answer)
@@ -165,7 +169,7 @@ class People:
         acts: dict[OrderKind, Callable[[], _Done]] = {
             OrderKind.ADOPT: lambda: self._adopt(at_seconds),
             OrderKind.ROLL_BACK: lambda: self._roll_back(order, number, at_seconds),
-            OrderKind.DRILL: lambda: self._drill(number, at_seconds, f"drill asked for by {order.by}"),
+            OrderKind.DRILL: lambda: self._drill(number, at_seconds, order.describe(), self._obeyed(order)),
             OrderKind.RESUME: self._resume,
             OrderKind.APPROVE: lambda: _done(f"the next cycle makes the change of cycle {order.cycle_id}"),
         }
@@ -208,20 +212,27 @@ class People:
             cycle_id=number,
             at_seconds=at_seconds,
             action="roll_back",
-            reason=f"{order.by} asks to {order.describe()}",
+            reason=order.describe(),
             before=live.knobs,
             target=target,
             revision=live.revision,
         )
-        receipt = self._writer.change(change, then=_stands(at_seconds))
+        obeyed = self._obeyed(order)
+        receipt = self._writer.change(change, then=_stands(at_seconds), states=lambda _: obeyed)
         outcome = spool.Outcome.DONE if receipt.applied else spool.Outcome.FAILED
         return _Done(outcome, receipt.detail, receipt, decision="roll_back" if receipt.applied else "failed")
 
-    def _drill(self, number: int, at_seconds: float, reason: str) -> _Done:
+    def _obeyed(self, order: Order) -> dict[str, str]:
+        """Return what is kept together with the receipt of an order, so that no crash makes it be obeyed twice."""
+        return {STATE_NAME: encode(applied(self._control, order))}
+
+    def _drill(self, number: int, at_seconds: float, reason: str, states: Mapping[str, str]) -> _Done:
         if not self._may_write:
             return _refused(f"the tuner's mode is {self._policy.mode}: it writes nothing")
         if self._on_trial():
             return _refused("a change is on trial, which a drill would disturb")
+        if self._writer.stopped():
+            return _refused(f"nothing is written: {self._writer.stopped()}")
         live = self._actuator.read()
         mappings = self._policy.knobs
         planned = drill.exercise(
@@ -241,7 +252,8 @@ class People:
                 before=live.knobs,
                 target=planned.during,
                 revision=live.revision,
-            )
+            ),
+            states=states,
         )
         result = drill.result(
             planned,

@@ -178,13 +178,14 @@ class Writer:
             self._landed(change)
         return receipt
 
-    def rehearse(self, change: Change) -> Rehearsal:
+    def rehearse(self, change: Change, *, states: Mapping[str, str]) -> Rehearsal:
         """Make a change, see it in force, and undo it: one intent, closed only when the setting before is back.
 
         Wherever the process ends meanwhile, the next one finds the intent open, and the setting before is restored.
 
         Args:
             change: What is rehearsed; its target is to be a small step.
+            states: What else the journal is to keep together with the receipt.
 
         Raises:
             ActuatorUnavailable: It is unknown what is in force; the intent stays open.
@@ -212,7 +213,7 @@ class Writer:
                 receipt = self._awaited(current, back.target, back)
                 restored = clock() - undone if receipt.applied else math.nan
             with self._lock:
-                self._journal.end_change(replace(receipt, before=change.before), states=self.states())
+                self._journal.end_change(replace(receipt, before=change.before), states={**states, **self.states()})
         finally:
             self._landed(change)
         return Rehearsal(receipt, asked, seen, restored)

@@ -105,22 +105,25 @@ def test_a_drill_has_passed_when_it_was_seen_and_undone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effective", "restore", "sentence"),
+    ("applied", "effective", "restore", "sentence"),
     [
-        (math.nan, 0.5, "the change was never in force: it timed out"),
-        (0.5, math.nan, "the setting before could not be restored: it timed out"),
-        (math.nan, math.nan, "the setting before could not be restored: it timed out"),
+        (math.nan, math.nan, math.nan, "the change was not made: it timed out"),
+        (0.1, math.nan, 0.5, "the change was never in force: it timed out"),
+        (0.1, 0.5, math.nan, "the setting before could not be restored: it timed out"),
+        (0.1, math.nan, math.nan, "the setting before could not be restored: it timed out"),
     ],
 )
-def test_a_drill_that_was_not_seen_or_not_undone_has_failed(effective: float, restore: float, sentence: str) -> None:
+def test_a_drill_that_was_not_seen_or_not_undone_has_failed(
+    applied: float, effective: float, restore: float, sentence: str
+) -> None:
     assert PLANNED is not None
 
     found = result(
-        PLANNED, apply_seconds=0.1, effective_seconds=effective, restore_seconds=restore, trouble="it timed out"
+        PLANNED, apply_seconds=applied, effective_seconds=effective, restore_seconds=restore, trouble="it timed out"
     )
 
     assert not found.passed
-    assert found.sentence.endswith(sentence)
+    assert found.sentence.endswith(f"and back: {sentence}")
 
 
 @pytest.mark.parametrize(

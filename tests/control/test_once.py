@@ -43,23 +43,22 @@ def around(function, name):
         return result
     return wrapped
 
-spool.os.fsync = around(os.fsync, "the disk")
-spool.os.rename = around(os.rename, "the answer's name")
-spool.os.unlink = around(os.unlink, "the removal")
+os.fsync = around(os.fsync, "the disk")
+os.rename = around(os.rename, "the answer's name")
+os.unlink = around(os.unlink, "the removal")
 with Journal(path) as journal:
     journal.append = around(journal.append, "the record")
     stored = journal.load_state(STATE_NAME)
     control = Control() if stored is None else decode(Control, stored)
     now = time.time()
-    for order in spool.collect(folder, at_seconds=now).orders:
+    for order in spool.collect(folder, at_seconds=now, known=control.done).orders:
         point("before anything")
+        control = applied(control, order)
         number = journal.next_cycle_id()
-        if not control.knows(order):
-            control = applied(control, order)
-            record = CycleRecord(cycle_id=number, at_seconds=now, decision="order", reason=order.describe())
-            journal.append(record, states={STATE_NAME: encode(control)})
+        record = CycleRecord(cycle_id=number, at_seconds=now, decision="order", reason=order.describe())
+        journal.append(record, states={STATE_NAME: encode(control)})
         spool.done(folder, spool.Answer(order_id=order.order_id, outcome=spool.Outcome.DONE, sentence="paused",
-                                        at_seconds=now))
+                                        at_seconds=now, cycle_id=number))
 """
 
 POINTS = (

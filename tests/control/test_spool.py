@@ -142,7 +142,7 @@ import os, signal, sys
 from pathlib import Path
 from tuner.control import spool
 from tuner.control.orders import parse
-spool.os.rename = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+os.rename = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 spool.leave(Path(sys.argv[1]), parse(sys.argv[2].encode()))
 """
 
@@ -174,15 +174,18 @@ def test_a_tuner_that_ends_before_it_noted_the_order_takes_it_again(folder: Path
     assert collect(folder, at_seconds=NOON + 2).orders == (given,)
 
 
-def test_a_tuner_that_ends_after_it_noted_the_order_knows_it_as_done(folder: Path) -> None:
-    given = left(folder)
+@pytest.mark.parametrize("later_seconds", [1, 2 * ACT_WITHIN_SECONDS])
+def test_a_tuner_that_ends_after_it_noted_the_order_answers_it_however_late(folder: Path, later_seconds: float) -> None:
+    given = left(folder, OrderKind.ROLL_BACK)
     control = applied(Control(), collect(folder, at_seconds=NOON + 1).orders[0])
 
-    again = collect(folder, at_seconds=NOON + 2).orders
+    again = collect(folder, at_seconds=NOON + later_seconds, known=control.done)
 
-    assert again == (given,)
-    assert control.knows(again[0])
-    assert applied(control, again[0]) == control
+    told = answer_of(folder, given.order_id)
+    assert again == spool.Collected()
+    assert told is not None
+    assert told.outcome is Outcome.DONE
+    assert told.sentence.startswith("this was dealt with before the tuner was restarted")
 
 
 def test_a_tuner_that_ends_between_answer_and_removal_does_not_take_it_again(
@@ -190,7 +193,7 @@ def test_a_tuner_that_ends_between_answer_and_removal_does_not_take_it_again(
 ) -> None:
     given = left(folder)
     with monkeypatch.context() as dying:
-        dying.setattr(spool, "_remove", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        dying.setattr(spool, "remove", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             done(folder, answer(given))
     assert (folder / f"{given.order_id}.json").exists()

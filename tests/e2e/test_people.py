@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import clocktuner, until
+from tests.e2e.test_daemon import Site, busy_hour
+from tests.support.commands import clocktuner, running_daemon, until
 from tuner.control.orders import OrderKind, asker
 from tuner.control.spool import Answer, Outcome, collect, done, folder_of
 from tuner.record.journal import Journal
+from tuner.reference.cluster import PRESETS
+from tuner.reference.server import ReferenceServer
+from tuner.reference.settings import ClockSettings
 
 pytestmark = pytest.mark.e2e
 
@@ -101,3 +105,42 @@ def test_who_stops_waiting_has_asked_all_the_same(journal: Path) -> None:
     assert child.returncode != 0
     (order,) = collect(folder, at_seconds=time.time()).orders
     assert order.kind is OrderKind.PAUSE
+
+
+@pytest.mark.timeout(240)
+def test_a_running_tuner_does_what_people_say_and_the_journal_keeps_who_said_it(tmp_path: Path) -> None:
+    journal, who = tmp_path / "journal.sqlite", asker()
+
+    def say(*words: str) -> "subprocess.CompletedProcess[str]":
+        return clocktuner(*words, "--journal", str(journal))
+
+    with ReferenceServer(
+        busy_hour(), PRESETS["edge"], settings=ClockSettings(), seed=1, listen="127.0.0.1:0", speed=60.0
+    ) as scheduler:
+        # No metrics are to be had: people are heard all the same.
+        site = Site(scheduler.url, prometheus="http://127.0.0.1:1")
+        policy = site.policy(tmp_path, mode="auto", guard={"period_seconds": "1s"})
+        before, _ = site.settings()
+        with running_daemon(
+            "--policy", str(policy), "--prometheus", site.prometheus, "--listen", "127.0.0.1:0", log=tmp_path / "log"
+        ) as daemon:
+            daemon.wait(lambda: daemon.events("daemon_started"), what="its start")
+            paused = say("pause", "--reason", "audit")
+            drilled = say("drill")
+            stopped = say("kill-switch", "on")
+            not_drilled = say("drill")
+            allowed = say("kill-switch", "off")
+            back = say("rollback", "--to", "0")
+            resumed = say("resume")
+        after, _ = site.settings()
+
+    assert [told.returncode for told in (paused, drilled, stopped, not_drilled, allowed, back, resumed)] == [
+        0, 0, 0, 1, 0, 0, 0,
+    ]  # fmt: skip
+    assert "restored" in drilled.stdout
+    assert "the kill switch is on" in not_drilled.stderr
+    assert after == before
+    with Journal.open_readonly(journal) as book:
+        reasons = [record.reason for record in book.records() if record.failure is None]
+    for asked in ("pause (audit)", "prove by a drill", "go back to setting 0", "go on"):
+        assert any(who in reason and asked in reason for reason in reasons), asked

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.loop.harness import Simulation, simulation, workload
-from tuner import cycle as cycle_module
+from tuner import trying, tuning
 from tuner.apply.actuator import Current
 from tuner.errors import ActuatorUnavailable, ChangeRejected
 from tuner.propose.inputs import SearchInputs
@@ -55,7 +55,7 @@ def proposing(monkeypatch: pytest.MonkeyPatch, **moves: float) -> None:
             reason="planted by a test",
         )
 
-    monkeypatch.setattr(cycle_module, "search", search)
+    monkeypatch.setattr(tuning, "search", search)
 
 
 def undone(verification: Verification) -> Verification:
@@ -367,7 +367,7 @@ def test_a_roll_back_whose_answer_is_lost_ends_the_trial(world: Simulation, monk
     world.wires.lost = True
 
     with monkeypatch.context() as patch:
-        patch.setattr(cycle_module, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
+        patch.setattr(trying, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
         world.until("failed")
     world.wires.lost = False
     found = world.cycle()
@@ -388,7 +388,7 @@ def test_a_change_is_undone_though_nothing_can_be_forecast(world: Simulation, mo
     world.until(Decision.APPLY)
     monkeypatch.setattr(world.parts.forecasting, "forecast", lambda _: 1 / 0)
     watched = world.cycle()
-    monkeypatch.setattr(cycle_module, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
+    monkeypatch.setattr(trying, "verify", lambda *args, **kwargs: undone(verify(*args, **kwargs)))
 
     settled = world.cycle()
 
@@ -437,7 +437,7 @@ def test_every_decision_can_be_repeated_bit_for_bit_from_the_journal_alone(world
 def test_a_search_that_a_deadline_cut_short_is_repeated_as_far_as_it_came(
     world: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.parts.cycle, "_deadline", lambda: lambda: True)
+    monkeypatch.setattr(world.parts.cycle._tuning, "_deadline", lambda: lambda: True)
     searched = next(record for record in iter(world.cycle, None) if record.proposal is not None)
     assert searched.proposal is not None
 

@@ -99,7 +99,7 @@ def _burn(site: Site, burn: Burn) -> Alert:
         "See whether the latency breaker has opened (`clocktuner history`), and what made the queue grow.",
         expression=f"{long} > {limit}\nand on (cluster, policy)\n{short} > {limit}",
         for_seconds=burn.for_seconds,
-        keep_seconds=300,
+        keep_seconds=900,
         window_seconds=burn.short_seconds,
         labels={"window": duration(burn.long_seconds)},
         absence="ClockTunerGuardStalled",
@@ -128,7 +128,7 @@ def _workload(site: Site) -> Iterator[Alert]:
             expression=f"{site.latest('observed_high_priority_wait_seconds')} "
             f"> {site.limit('high_priority_wait_seconds')}",
             for_seconds=120,
-            keep_seconds=300,
+            keep_seconds=600,
             absence="SchedulerMetricMissing",
             example=Example((gauge("observed_high_priority_wait_seconds", 5, 240),), shown="4m 0s"),
         )

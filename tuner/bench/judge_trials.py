@@ -17,7 +17,7 @@ from tuner.values.metrics import DEFAULT_WEIGHTS, FLOORS, METRIC_COUNT, SIGNS
 from tuner.values.stages import STEP_SECONDS, FloatArray, Receipt, Step, Verification
 from tuner.verify import switchback
 from tuner.verify.budget import Spending, next_alpha, used_alpha
-from tuner.verify.legs import neighbours, past_legs
+from tuner.verify.past import neighbours, past_legs
 
 TERMS: Final = VerifySettings()
 """What policies have by default."""

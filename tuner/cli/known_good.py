@@ -65,8 +65,10 @@ def table(known: Mapping[int, KnownGood]) -> Table:
     shown = Table("number", "verified", "was", "load then, against now", "setting", box=box.SIMPLE_HEAD)
     for number in (*sorted(known.keys() - {UNTOUCHED}, reverse=True)[:SHOWN], *(known.keys() & {UNTOUCHED})):
         item = known[number]
-        verified = "found at the first start" if number == UNTOUCHED else when(item.at_seconds)
-        shown.add_row(str(number), verified, gain(item.score), _likeness(item.unlike), item.knobs.describe())
+        verified = ("found at the first start", "–", "–")
+        if number != UNTOUCHED:
+            verified = (when(item.at_seconds), gain(item.score), _likeness(item.unlike))
+        shown.add_row(str(number), *verified, item.knobs.describe())
     return shown
 
 

@@ -99,7 +99,7 @@ def result(
 
     Args:
         planned: What was changed.
-        apply_seconds: See `DrillResult`, as the next two.
+        apply_seconds: See `DrillResult`, as for the next two; NaN where the scheduler did not take the change.
         effective_seconds: NaN where the change was never seen in force.
         restore_seconds: NaN where the setting before was not restored.
         trouble: What went wrong, as it was told; empty where nothing did.
@@ -109,8 +109,7 @@ def result(
     if seen and restored:
         sentence = f"{what}: in force after {effective_seconds:.2f} s, restored {restore_seconds:.2f} s after asking"
     else:
-        failed = "the setting before could not be restored" if not restored else "the change was never in force"
-        sentence = f"{what}: {failed}" + (f": {trouble}" if trouble else "")
+        sentence = f"{what}: {_failure(apply_seconds, restore_seconds)}" + (f": {trouble}" if trouble else "")
     return DrillResult(
         role=planned.role,
         apply_seconds=apply_seconds,
@@ -118,6 +117,14 @@ def result(
         restore_seconds=restore_seconds,
         passed=seen and restored,
         sentence=sentence,
+    )
+
+
+def _failure(apply_seconds: float, restore_seconds: float) -> str:
+    if math.isnan(apply_seconds):
+        return "the change was not made"
+    return (
+        "the setting before could not be restored" if math.isnan(restore_seconds) else "the change was never in force"
     )
 
 

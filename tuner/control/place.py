@@ -56,6 +56,11 @@ def unsafe(place: int, *, for_root: bool = False) -> str:
 def read(place: int, name: str, *, most: int) -> bytes:
     """Return what stands in a file that only its owner can have written.
 
+    Args:
+        place: The open folder.
+        name: Name in it.
+        most: Bytes that are read at most.
+
     Raises:
         ValueError: It is no plain file, or of somebody else, or others may write to it.
     """
@@ -89,7 +94,7 @@ def put(place: int, name: str, text: str) -> None:
 
 
 def sweep(place: int, *, before_seconds: float) -> None:
-    """Remove what writers that were killed have left."""
+    """Remove what writers that were killed have left unfinished, from before a time."""
     for name in os.listdir(place):
         if name.startswith(".") and name.endswith(_TEMPORARY):
             try:
@@ -107,6 +112,7 @@ def keep_newest(place: int, count: int) -> None:
 
 
 def exists(place: int, name: str) -> bool:
+    """Say whether a name is taken, be it by a broken link."""
     try:
         os.stat(name, dir_fd=place, follow_symlinks=False)
     except FileNotFoundError:
@@ -115,6 +121,7 @@ def exists(place: int, name: str) -> bool:
 
 
 def remove(place: int, name: str) -> None:
+    """Remove a file; what is gone, is a folder, or may not be removed stays as it is."""
     with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
         os.unlink(name, dir_fd=place)
 

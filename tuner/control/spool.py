@@ -8,7 +8,7 @@
 
 An order is obeyed exactly once, wherever the process ends. The tuner
 
-1. collects what waits, and passes over the orders that its state in the journal knows as done,
+1. collects what waits, but for the orders that its state in the journal knows as done: those are answered,
 2. does what is asked, and notes the order as done in the transaction of the journal that notes what came of it,
 3. answers, which puts the answer in its place and then removes the order.
 
@@ -23,16 +23,15 @@ open folder, follow no links, and have to be plain files of the tuner's user or 
 
 import json
 import os
-import secrets
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from tuner.control.orders import MAX_BYTES, MAX_REASON, Order, instant, is_id, parse
+from tuner.control.place import exists, keep_newest, opened, opened_in, put, read, remove, sweep, unsafe
 from tuner.errors import ConfigError
 
 MOST_AT_ONCE: Final = 100
@@ -44,15 +43,11 @@ KEPT: Final = 200
 LEFTOVER_SECONDS: Final = 3600.0
 """Age at which a file that is still being written has lost its writer."""
 
+_BEFORE: Final = "this was dealt with before the tuner was restarted; `clocktuner history` tells what came of it"
 _SUFFIX: Final = ".json"
-_TEMPORARY: Final = ".tmp"
 _FOLDER_SUFFIX: Final = ".orders"
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _ANSWERS: Final = "answers"
 _REFUSED: Final = "refused"
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Outcome(StrEnum):
@@ -142,14 +137,14 @@ def leave(folder: Path, order: Order) -> None:
         ConfigError: The folder cannot be used, or others may write in it.
     """
     prepare(folder)
-    with _told(folder), _opened(folder) as place:
-        unsafe = _unsafe(place, for_root=True)
-        if unsafe:
-            raise ConfigError(f"{folder} {unsafe}")
-        _put(place, order.order_id + _SUFFIX, order.to_json())
+    with _told(folder), opened(folder) as place:
+        danger = unsafe(place, for_root=True)
+        if danger:
+            raise ConfigError(f"{folder} {danger}")
+        put(place, order.order_id + _SUFFIX, order.to_json())
 
 
-def collect(folder: Path, *, at_seconds: float) -> Collected:
+def collect(folder: Path, *, at_seconds: float, known: Collection[str] = ()) -> Collected:
     """Return the orders that wait, and set aside what is none; what is returned waits on until it is answered.
 
     Nothing that lies in the folder, and no right that is missing, makes it raise: the loop has other things to do.
@@ -157,14 +152,15 @@ def collect(folder: Path, *, at_seconds: float) -> Collected:
     Args:
         folder: The spool folder; where there is none, nothing waits.
         at_seconds: Now: orders that have grown old are answered and not returned.
+        known: Identities of the orders that the journal knows as done (`Control.done`): answered, and not returned.
     """
     try:
-        with _opened(folder) as place:
-            unsafe = _unsafe(place)
-            if unsafe:
-                return Collected(refused=(Refused(name=folder.name, reason=unsafe),))
-            _sweep(place, at_seconds)
-            found = [_look(place, name, at_seconds) for name in _waiting(place)]
+        with opened(folder) as place:
+            danger = unsafe(place)
+            if danger:
+                return Collected(refused=(Refused(name=folder.name, reason=danger),))
+            sweep(place, before_seconds=at_seconds - LEFTOVER_SECONDS)
+            found = [_look(place, name, at_seconds, known) for name in _waiting(place)]
     except FileNotFoundError:
         return Collected()
     except OSError as error:
@@ -182,7 +178,7 @@ def done(folder: Path, answer: Answer) -> None:
     Raises:
         ConfigError: The answer cannot be written. The order waits on, and is known as done when it is collected again.
     """
-    with _told(folder), _opened(folder) as place:
+    with _told(folder), opened(folder) as place:
         _finish(place, answer)
 
 
@@ -203,14 +199,13 @@ def answer_of(folder: Path, order_id: str) -> Answer | None:
 # One file.
 
 
-def _look(place: int, name: str, at_seconds: float) -> Order | Refused | None:
+def _look(place: int, name: str, at_seconds: float, known: Collection[str]) -> Order | Refused | None:
     """Read one order; None where there is nothing more to do about it."""
     order_id = name.removesuffix(_SUFFIX)
-    if is_id(order_id) and _exists(place, f"{_ANSWERS}/{name}"):
-        _remove(place, name)  # The process ended between the answer and this.
+    if is_id(order_id) and _settled(place, order_id, at_seconds, known):
         return None
     try:
-        order = parse(_read(place, name))
+        order = parse(read(place, name, most=MAX_BYTES + 1))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -224,6 +219,17 @@ def _look(place: int, name: str, at_seconds: float) -> Order | Refused | None:
     return Refused(name=name, reason=reason)
 
 
+def _settled(place: int, order_id: str, at_seconds: float, known: Collection[str]) -> bool:
+    """Bring to an end what a process that ended has left: an order that was answered, or done and not answered."""
+    if exists(place, f"{_ANSWERS}/{order_id}{_SUFFIX}"):
+        remove(place, order_id + _SUFFIX)
+        return True
+    if order_id in known:
+        _finish(place, Answer(order_id=order_id, outcome=Outcome.DONE, sentence=_BEFORE, at_seconds=at_seconds))
+        return True
+    return False
+
+
 def _printable(text: str) -> str:
     """Return what others wrote so that it can be shown and stored, and not too much of it."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:MAX_REASON])
@@ -232,9 +238,9 @@ def _printable(text: str) -> str:
 def _set_aside(place: int, name: str, reason: str, at_seconds: float) -> Refused:
     reason, shown = _printable(reason), _printable(name)
     try:
-        _folder_in(place, _REFUSED)
-        os.rename(name, f"{_REFUSED}/{name}", src_dir_fd=place, dst_dir_fd=place)
-        _keep_newest(place, _REFUSED)
+        with opened_in(place, _REFUSED) as refused:
+            os.rename(name, name, src_dir_fd=place, dst_dir_fd=refused)
+            keep_newest(refused, KEPT)
     except OSError as error:
         return Refused(name=shown, reason=f"{reason}; it could not be set aside ({error.strerror}): remove it")
     order_id = name.removesuffix(_SUFFIX)
@@ -249,15 +255,11 @@ def _refusal(order_id: str, reason: str, at_seconds: float) -> Answer:
 
 def _finish(place: int, answer: Answer) -> None:
     """Put an answer in its place, and only then remove the order."""
-    _folder_in(place, _ANSWERS)
-    with _descriptor(os.open(_ANSWERS, _FOLDER_FLAGS, dir_fd=place)) as answers:
-        text = json.dumps({field.name: getattr(answer, field.name) for field in fields(answer)}, allow_nan=False)
-        _put(answers, answer.order_id + _SUFFIX, text)
-    _remove(place, answer.order_id + _SUFFIX)
-    _keep_newest(place, _ANSWERS)
-
-
-# The folder.
+    text = json.dumps({field.name: getattr(answer, field.name) for field in fields(answer)}, allow_nan=False)
+    with opened_in(place, _ANSWERS) as answers:
+        put(answers, answer.order_id + _SUFFIX, text)
+        remove(place, answer.order_id + _SUFFIX)
+        keep_newest(answers, KEPT)
 
 
 def _waiting(place: int) -> list[str]:

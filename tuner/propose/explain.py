@@ -11,6 +11,9 @@ from tuner.values.metrics import METRIC_INDEX, METRIC_NAMES, METRICS, MetricVect
 NAMED: Final = 3
 """Metrics that a sentence names as improved; those that got worse are all named."""
 
+TOLD_CORRECTION: Final = 0.0005
+"""Smallest correction that a sentence can tell with one decimal of a per cent."""
+
 
 def explain_found(
     candidate: KnobValues,
@@ -21,8 +24,12 @@ def explain_found(
     predicted: MetricVector,
     predicted_incumbent: MetricVector,
     weights: MetricVector,
+    correction: float = 0.0,
 ) -> str:
-    """Say what is changed, what it should bring, what improves most, and everything that gets worse."""
+    """Say what is changed, what it should bring, what improves most, and everything that gets worse.
+
+    Where past changes corrected the twin, that is said, too: the metrics are those of the twin.
+    """
     moved = candidate.differs(incumbent)
     before = KnobValues.of({role: incumbent[role] for role in moved}).describe()
     after = KnobValues.of({role: candidate[role] for role in moved}).describe()
@@ -30,6 +37,8 @@ def explain_found(
     # NaN sorts last and is not below zero: a metric without a value improves nothing.
     improved = [METRIC_NAMES[index] for index in np.argsort(terms)[:NAMED] if terms[index] < 0]
     parts = [f"{before} -> {after} should be {-score * 100:.1f} % ± {error * 100:.1f} % better"]
+    if abs(correction) >= TOLD_CORRECTION:
+        parts.append(f"the twin alone says {(correction - score) * 100:.1f} %, corrected by what past changes brought")
     for intro, names in (("", improved), ("worse: ", worsened(predicted, predicted_incumbent))):
         if names:
             changes = (

@@ -15,12 +15,19 @@ import numpy as np
 
 from tuner.settings.model import SearchSettings
 from tuner.twin.parameters import TwinParameters
+from tuner.twin.residual import Residual
+from tuner.twin.trust import CONTEXT_COMPONENTS
 from tuner.twin.workload import Scenarios
 from tuner.values.knobs import KnobSpec, KnobValues, Role
 from tuner.values.metrics import METRIC_COUNT, MetricVector
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Version of the bytes; raised whenever an older reader would misread them."""
+
+_READABLE: Final = (1, _FORMAT)
+"""Versions that can be read: the first knew no residual, and so corrected nothing."""
+
+_RESIDUAL: Final = "residual."
 
 _SCENARIOS: Final = ("scenarios", "confirm_scenarios")
 
@@ -43,6 +50,8 @@ class SearchInputs:
         seed: Seed of all randomness.
         settings: Budgets.
         choices: For knobs whose native setting is a word: the values that the words stand for.
+        residual: What verified changes say of the twin's promises.
+        context: Load, as of `context_vector`, for which they are corrected; empty where it is not known.
     """
 
     cycle_id: int
@@ -58,13 +67,15 @@ class SearchInputs:
     seed: int
     settings: SearchSettings
     choices: Mapping[Role, tuple[float, ...]] = field(default_factory=dict)
+    residual: Residual = field(default_factory=Residual)
+    context: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse inputs that cannot be searched.
 
         Raises:
-            ValueError: There is no knob, the incumbent lacks one, a vector is not in catalogue order, a knob has no
-                choice, or trust is not over 0.
+            ValueError: There is no knob, the incumbent lacks one, a vector is not in catalogue order or not of its
+                length, a knob has no choice, or trust is not over 0.
         """
         if not self.specs:
             raise ValueError("a search needs at least one knob")
@@ -78,12 +89,15 @@ class SearchInputs:
         for role, values in self.choices.items():
             if not values:
                 raise ValueError(f"{role} has no choices")
+        if len(self.context) not in (0, CONTEXT_COMPONENTS):
+            raise ValueError(f"context has {len(self.context)} components, must have none or {CONTEXT_COMPONENTS}")
         if not self.trust > 0:
             raise ValueError(f"trust is {self.trust}, must be over 0")
 
     def to_bytes(self) -> bytes:
         """Return the inputs as bytes, from which `from_bytes` makes an equal value."""
-        arrays = {"weights": self.weights, "limits": self.limits}
+        arrays = {"weights": self.weights, "limits": self.limits, "context": np.array(self.context, dtype=np.float64)}
+        arrays |= {f"{_RESIDUAL}{name}": array for name, array in self.residual.to_arrays().items()}
         plain: dict[str, Any] = {
             "format": _FORMAT,
             "cycle_id": self.cycle_id,
@@ -116,8 +130,8 @@ class SearchInputs:
             plain = json.loads(arrays.pop("inputs").item())
         except (OSError, EOFError, KeyError, AttributeError, ValueError, BadZipFile) as error:
             raise ValueError(f"stored search inputs cannot be read: {error}") from error
-        if plain["format"] != _FORMAT:
-            raise ValueError(f"stored search inputs have format {plain['format']}, this version reads {_FORMAT}")
+        if plain["format"] not in _READABLE:
+            raise ValueError(f"stored search inputs have format {plain['format']}, this version reads {_READABLE}")
         return cls(
             cycle_id=plain["cycle_id"],
             specs=tuple(KnobSpec(**{**spec, "role": Role(spec["role"])}) for spec in plain["specs"]),
@@ -132,6 +146,8 @@ class SearchInputs:
             seed=plain["seed"],
             settings=SearchSettings.model_validate(plain["settings"]),
             choices={Role(role): tuple(values) for role, values in plain["choices"].items()},
+            residual=Residual.from_arrays(_group(arrays, _RESIDUAL)) if plain["format"] > 1 else Residual(),
+            context=tuple(arrays["context"].tolist()) if plain["format"] > 1 else (),
         )
 
 
@@ -148,5 +164,9 @@ def _spec_to_json(spec: KnobSpec) -> dict[str, Any]:
 
 
 def _scenarios(arrays: Mapping[str, Any], group: str) -> Scenarios:
-    own = {name.removeprefix(f"{group}."): array for name, array in arrays.items() if name.startswith(f"{group}.")}
-    return Scenarios.from_arrays(own)
+    return Scenarios.from_arrays(_group(arrays, f"{group}."))
+
+
+def _group(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the arrays whose names begin in a way, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

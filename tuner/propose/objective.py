@@ -5,12 +5,14 @@ does to both cancels out. Safety comes first: a candidate that breaks a limit ra
 whatever its score.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.twin.residual import Residual
 from tuner.values.metrics import FLOORS, METRIC_NAMES, SIGNS, MetricVector, score
 from tuner.values.stages import FloatArray
 
@@ -32,12 +34,15 @@ class Assessment:
     """How candidates compare with the setting in force; one entry a candidate.
 
     Attributes:
-        score: Mean score over the scenarios, shape (C,); negative is better; NaN where nothing could be compared.
-        error: Standard error of that mean over the scenarios, shape (C,); NaN for a single scenario.
+        score: Mean score over the scenarios, corrected by what past changes taught, shape (C,); negative is better;
+            NaN where nothing could be compared.
+        error: Standard error of that mean over the scenarios, and of the correction, shape (C,); NaN for a single
+            scenario.
         tail: The 0.9 quantile of the scores over the scenarios, shape (C,): how bad it is where it is worst.
         excess: Largest excess over each safety limit in any scenario, relative to the limit, shape (C, 13);
             0 where kept, infinity where the twin gave no value to compare.
-        predicted: Mean metrics over the scenarios, shape (C, 13).
+        predicted: Mean metrics over the scenarios, as the twin says them, shape (C, 13).
+        correction: What was added to the twin's score, shape (C,).
     """
 
     score: FloatArray
@@ -45,6 +50,7 @@ class Assessment:
     tail: FloatArray
     excess: FloatArray
     predicted: FloatArray
+    correction: FloatArray
 
     @property
     def violation(self) -> FloatArray:
@@ -61,6 +67,23 @@ class Assessment:
     def rank_value(self) -> FloatArray:
         """Return what a sampler without constraints shall minimise, shape (C,): feasibility, violation, score."""
         return np.where(self.feasible, self.score, INFEASIBLE + self.violation)
+
+    def corrected(self, residual: Residual, moved: FloatArray, context: Sequence[float]) -> "Assessment":
+        """Return the same with what past changes taught of the twin's promises.
+
+        Args:
+            residual: What they taught.
+            moved: How far each candidate moves each knob, as of `displacement`, shape (C, 4).
+            context: Load, as of `context_vector`.
+        """
+        correction, error = residual.correct(self.score, moved, context)
+        return replace(
+            self,
+            score=self.score + correction,
+            error=np.hypot(self.error, error),
+            tail=self.tail + correction,
+            correction=correction,
+        )
 
     def violations(self, candidate: int) -> tuple[str, ...]:
         """Name the safety metrics that one candidate breaks."""
@@ -100,6 +123,7 @@ def assess(
         tail=np.quantile(scores, TAIL_QUANTILE, axis=1),
         excess=_excess(metrics, incumbent, limits),
         predicted=_weighted(np.moveaxis(metrics, 1, -1), scenario_weights),
+        correction=np.zeros(len(mean)),
     )
 
 

@@ -10,6 +10,7 @@ from tuner.propose.inputs import SearchInputs
 from tuner.propose.objective import Assessment, assess
 from tuner.propose.space import Point, Space, rows
 from tuner.twin.parameters import TwinParameters
+from tuner.twin.residual import displacement
 from tuner.twin.workload import Scenarios
 from tuner.values.knobs import KnobValues
 from tuner.values.stages import FloatArray
@@ -65,10 +66,13 @@ class Scored:
         """Compare candidates with the setting in force, in the order given."""
         self.measure(points)
         metrics = np.stack([self.metrics[key] for key in points])
-        return assess(
+        assessment = assess(
             metrics,
             self.metrics[IN_FORCE],
             weights=self.inputs.weights,
             limits=self.inputs.limits,
             scenario_weights=self.scenarios.weights,
         )
+        inputs = self.inputs
+        moved = [displacement(inputs.incumbent, self.values(key), inputs.specs) for key in points]
+        return assessment.corrected(inputs.residual, np.array(moved), inputs.context)

@@ -86,7 +86,7 @@ def search(
 def _anchored(parameters: TwinParameters, incumbent: KnobValues) -> TwinParameters:
     """Return the parameters with the setting in force known to them.
 
-    Where it is not, the twin would anchor each call at the mean of its candidates, and calls could not be compared.
+    Where it is not, the twin could not hold its draws to what is observed.
     """
     known = np.where(np.isnan(parameters.knobs), rows([incumbent])[0], parameters.knobs)
     return replace(parameters, knobs=known)
@@ -273,6 +273,7 @@ def _proposal(inputs: SearchInputs, fresh: Scored, key: Point, trials: int, doub
             predicted=predicted,
             predicted_incumbent=untouched,
             weights=inputs.weights,
+            correction=float(confirmed.correction[0]),
         )
         if found
         else explain_nothing(trials, doubts),

@@ -175,6 +175,7 @@ Actuator: TypeAlias = Annotated[HttpActuator | NoActuator, Field(discriminator="
 _PLACES: Final[Mapping[str, bool | set[str]]] = {
     "journal": True,
     "web": True,
+    "control": {"kill_file"},
     "source": {"url"},
     "actuator": {"url", "forecast_url", "token_file"},
 }

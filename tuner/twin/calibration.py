@@ -1,16 +1,21 @@
 """Calibration: what the twin learns of a scheduler, from observations alone."""
 
+import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from tuner.twin.fidelity import Fidelity, Trust
+from tuner.twin.fidelity import Fidelity
 from tuner.twin.fitting import fit
 from tuner.twin.model import from_started_log, simulate_records, started_log
 from tuner.twin.parameters import TwinParameters
 from tuner.twin.records import Memory, Record, record_interval
+from tuner.twin.residual import Residual
+from tuner.twin.residual import fit as fit_residual
+from tuner.twin.trust import RankAgreement, Trust
 from tuner.twin.workload import HORIZON_SECONDS
 from tuner.values.knobs import KnobValues, Role, SchedulerMode
 from tuner.values.metrics import METRIC_COUNT, MetricVector
@@ -22,6 +27,9 @@ MAX_BACKFILL: Final = 24
 """Intervals of history that the first observation is worth: six hours that do not overlap."""
 FIRST_ITERATIONS: Final = 6
 NEXT_ITERATIONS: Final = 1
+
+_FORMAT: Final = 1
+"""Version of the stored text; raised whenever an older reader would misread it."""
 
 
 class Calibrator:
@@ -38,6 +46,7 @@ class Calibrator:
         self._memory = Memory()
         self._fidelity = Fidelity()
         self._trust = Trust()
+        self._seen_at_seconds = -math.inf
         self._knobs: FloatArray | None = None
         self._steady_since = -math.inf
         self._last: tuple[Record, MetricVector] | None = None
@@ -48,15 +57,60 @@ class Calibrator:
 
     @property
     def trust_ratio(self) -> float:
-        """How far predicted gains have come true, 0..1; one half before any."""
-        return self._trust.ratio
+        """How far predicted gains have come true, 0..1, as of the newest observation; one half before any."""
+        return self._trust.ratio_at(self._seen_at_seconds)
 
-    def realised(self, predicted_score: float, observed_score: float, *, noise: float = 0.0) -> float:
-        """Take in the predicted and the measured score of a change that was verified; return the new trust."""
-        return self._trust.realised(predicted_score, observed_score, noise=noise)
+    @property
+    def sign_hit_ratio(self) -> float:
+        """Share of the changes with a clear result whose sign was the promised one, 0..1; NaN without any."""
+        return self._trust.sign_hit_ratio
+
+    @property
+    def rank_agreement(self) -> RankAgreement:
+        """How far changes that promised more also brought more, and over how many."""
+        return self._trust.rank_agreement
+
+    @property
+    def residual(self) -> Residual:
+        """What verified changes say of the twin's promises, as of the newest observation."""
+        return fit_residual(self._trust.evidence, at_seconds=self._seen_at_seconds)
+
+    def realised(
+        self,
+        predicted_score: float,
+        observed_score: float,
+        *,
+        noise: float = 0.0,
+        twin_score: float = math.nan,
+        moved: Iterable[float] = (0.0,) * len(Role),
+        context: Iterable[float] = (),
+    ) -> float:
+        """Take in what was promised of a change that was verified, and what came of it; return the new trust.
+
+        The time is that of the newest observation.
+
+        Args:
+            predicted_score: Score that was promised, with the residual; negative is better.
+            observed_score: Score that was measured; NaN teaches nothing.
+            noise: Its standard error; NaN counts as 0.
+            twin_score: What the twin alone had said; without it the residual learns nothing.
+            moved: How far each knob was moved, as of `displacement`.
+            context: Load that the change was made for, as of `context_vector`.
+        """
+        self._trust.realised(
+            predicted_score,
+            observed_score,
+            noise=noise,
+            at_seconds=max(self._seen_at_seconds, 0.0),
+            twin_score=twin_score,
+            moved=moved,
+            context=context,
+        )
+        return self.trust_ratio
 
     def observe(self, observation: Observation) -> None:
         """Learn from an observation; one without settings, work or full mode teaches nothing."""
+        self._seen_at_seconds = max(self._seen_at_seconds, observation.at_seconds)
         if observation.knobs is None:
             return
         knobs = knob_row(observation.knobs)
@@ -113,6 +167,37 @@ class Calibrator:
         if not age > HORIZON_SECONDS:
             return self._parameters
         return replace(self._parameters, level_errors=self._parameters.level_errors * math.sqrt(age / HORIZON_SECONDS))
+
+    def to_json(self) -> str:
+        """Return what outlives a process, as strict JSON of bounded size (under 64 KiB).
+
+        The recorded intervals are not in it: they are read again from the history. The residual follows from what is.
+        """
+        stored = {
+            "format": _FORMAT,
+            "parameters": self._parameters.to_json(),
+            "fidelity": self._fidelity.to_json(),
+            "trust": self._trust.to_json(),
+        }
+        return json.dumps(stored, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Calibrator":
+        """Return a calibrator that goes on with what `to_json` wrote.
+
+        Raises:
+            ValueError: The text is damaged, or of another version of the twin.
+        """
+        stored = json.loads(text)
+        if not isinstance(stored, dict) or stored.get("format") != _FORMAT:
+            raise ValueError("what the twin had learned: the text is damaged, or of another version; calibrate anew")
+        try:
+            restored = cls(TwinParameters.from_json(stored["parameters"]))
+            restored._fidelity = Fidelity.from_json(stored["fidelity"])
+            restored._trust = Trust.from_json(stored["trust"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"what the twin had learned: the text is damaged: {error!r}") from error
+        return restored
 
     def _backfill(self, observation: Observation, knobs: FloatArray) -> None:
         """Learn from the history of the first observation; the newest quarter tests what the rest taught."""

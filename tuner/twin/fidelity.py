@@ -1,5 +1,6 @@
-"""How far the twin may be believed: fidelity, from what it foretold; trust, from the gains that came true."""
+"""Fidelity: how well the twin foretells what is then observed."""
 
+import json
 from collections import deque
 from typing import Final
 
@@ -10,9 +11,7 @@ from tuner.values.metrics import FLOORS, METRICS, MetricVector, score
 MEMORY: Final = 24
 """Forecasts that fidelity is a median over: six hours of intervals that do not overlap."""
 FORGETTING: Final = 0.95
-"""Weight of each earlier realised gain against the next: the last twenty count."""
-PRIOR_HITS: Final = 2.0
-"""Hits, and misses, that are assumed before the first: trust starts at one half and moves as evidence comes."""
+"""Weight of each earlier change against the next: the last twenty count."""
 
 _OBJECTIVES: Final = np.array([spec.objective for spec in METRICS])
 
@@ -26,6 +25,7 @@ class Fidelity:
     """
 
     def __init__(self) -> None:
+        """Begin with nothing foretold."""
         self._errors: deque[float] = deque(maxlen=MEMORY * int(_OBJECTIVES.sum()))
         self._hits = self._changes = 0.0
 
@@ -53,32 +53,25 @@ class Fidelity:
             self._changes = FORGETTING * self._changes + 1.0
             self._hits = FORGETTING * self._hits + (1.0 if expected * came > 0 else 0.0)
 
+    def to_json(self) -> str:
+        """Return all of it as strict JSON; numbers survive exactly."""
+        return json.dumps([list(self._errors), self._hits, self._changes], allow_nan=False)
 
-class Trust:
-    """Whether predicted gains come true: the share of right signs, shrunk towards one half.
+    @classmethod
+    def from_json(cls, text: str) -> "Fidelity":
+        """Return what `to_json` wrote.
 
-    `trust = (2 + hits) / (4 + trials)`; earlier trials fade by `FORGETTING` at each new one. A gain too small to tell
-    from nothing counts half.
-    """
-
-    def __init__(self) -> None:
-        self._hits = self._trials = 0.0
-
-    @property
-    def ratio(self) -> float:
-        """Trust, 0..1; one half before the first trial."""
-        return (PRIOR_HITS + self._hits) / (2.0 * PRIOR_HITS + self._trials)
-
-    def realised(self, predicted_score: float, observed_score: float, *, noise: float = 0.0) -> float:
-        """Take in the score that was predicted of a change and the one that came, and return the new trust.
-
-        Args:
-            predicted_score: Score of the candidate against the incumbent; negative is better.
-            observed_score: The same, measured; NaN, where it could not be, teaches nothing.
-            noise: Size of an observed score that may be nothing, e.g. its standard error; >= 0.
+        Raises:
+            ValueError: The text is damaged.
         """
-        if np.isfinite(predicted_score) and np.isfinite(observed_score):
-            hit = 0.5 if abs(observed_score) <= noise else float(predicted_score * observed_score > 0)
-            self._hits = FORGETTING * self._hits + hit
-            self._trials = FORGETTING * self._trials + 1.0
-        return self.ratio
+        restored = cls()
+        try:
+            errors, hits, changes = json.loads(text)
+            restored._errors.extend(float(error) for error in errors)
+            restored._hits, restored._changes = float(hits), float(changes)
+        except TypeError as error:
+            raise ValueError(f"fidelity of the twin: {error}") from error
+        numbers = np.array([*restored._errors, restored._hits, restored._changes])
+        if not np.isfinite(numbers).all():
+            raise ValueError("fidelity of the twin: a number is not finite")
+        return restored

@@ -65,7 +65,7 @@ def evaluate(
 
     Each scenario draws its own parameters from what the calibration left uncertain. Levels are anchored: under the
     setting in force every draw gives what the estimate itself gives, corrected by what was observed; so only the
-    differences between candidates come from the model.
+    differences between candidates come from the model. Where that setting is not known, the draws keep their levels.
 
     Args:
         knobs: Candidates, shape (C, 4), in the order of `Role`; NaN where a role is absent (its effect is off).
@@ -84,10 +84,14 @@ def evaluate(
     estimate = np.broadcast_to(parameters.log_values, (len(scenarios), PARAMETER_COUNT))
     drawn = np.clip(estimate + scenarios.parameter_draws * parameters.log_errors, LOW, HIGH)
     raw = started_log(_simulate(knobs, scenarios, drawn, mode))
-    current = np.where(np.isnan(parameters.knobs), knobs.mean(axis=0), parameters.knobs)[None]
-    shift = started_log(_simulate(current, scenarios, estimate, mode))
-    shift -= started_log(_simulate(current, scenarios, drawn, mode))
-    return from_started_log(raw + shift + parameters.levels)
+    # A knob that no candidate has is absent. Else it is in force at a value that must be known: one that were made up
+    # from the candidates would let each of them change what is said of the others.
+    if (np.isfinite(parameters.knobs) | np.isnan(knobs).all(axis=0)).all():
+        current = parameters.knobs[None]
+        shift = started_log(_simulate(current, scenarios, estimate, mode))
+        shift -= started_log(_simulate(current, scenarios, drawn, mode))
+        raw += shift
+    return from_started_log(raw + parameters.levels)
 
 
 def simulate_records(knobs: FloatArray, scenarios: Scenarios, log_values: FloatArray) -> FloatArray:

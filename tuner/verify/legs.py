@@ -21,9 +21,23 @@ from tuner.values.knobs import KnobValues
 from tuner.values.metrics import METRIC_COUNT, MetricVector, score_terms, sum_terms
 from tuner.values.stages import FloatArray, Receipt
 from tuner.verify.encoding import from_json, to_json
+from tuner.verify.past import neighbours, past_legs
 from tuner.verify.sequential import Noise, Plan, evidence, past_noise
 from tuner.verify.statistics import known, means
 from tuner.verify.trial import MIN_WEIGHT_RATIO
+
+__all__ = [
+    "Leg",
+    "Look",
+    "Seen",
+    "Switchback",
+    "advance",
+    "begin",
+    "learned_wash_out",
+    "neighbours",
+    "past_legs",
+    "switched",
+]
 
 PROMOTION_POWER: Final = 4.0
 """How the chance of a false promotion is spent over the pairs: most of it late, when most is known. Of 2, 3 and 4 it
@@ -37,9 +51,6 @@ HARM_ALPHA: Final = 0.25
 """Chance that a change without effect is undone for harm at the end of any pair. Each of the first two pairs is looked
 at with about 84 % to 88 % confidence, one standard error, which is what harm is believed at elsewhere; this is what
 remains of that when all pairs are to share it."""
-
-MAX_PAST_LEGS: Final = 24
-"""Past legs that tell the noise: a few hours of them, because that of other hours is another one (assumption)."""
 
 APART: Final = 2.0
 """How many times its usual length the way from one half of a pair to the end of the other may take (assumption)."""
@@ -291,56 +302,6 @@ def learned_wash_out(queue_wait_seconds: float, terms: VerifySettings) -> float:
     """
     longest = max(terms.max_wash_out_seconds, terms.wash_out_seconds)
     return float(min(np.fmax(queue_wait_seconds, terms.wash_out_seconds), longest))
-
-
-def past_legs(
-    times_seconds: FloatArray,
-    metrics: FloatArray,
-    *,
-    wash_out_seconds: float,
-    leg_seconds: float,
-    recent_window_seconds: float,
-    most: int = MAX_PAST_LEGS,
-) -> FloatArray:
-    """Cut looks at one setting into legs as they would have been, with a wash-out before each; the last is the newest.
-
-    The newest one stands for the setting before a change, and all of them tell the noise (`neighbours`): their lengths
-    and distances are those of the comparison, so that its noise is theirs, whatever resembles what in it.
-
-    Args:
-        times_seconds: Times of the looks, shape (m,), ascending.
-        metrics: Metrics of each over the recent window, shape (m, 13).
-        wash_out_seconds: Wash-out of the comparison.
-        leg_seconds: Length of its legs.
-        recent_window_seconds: Time over which each look is a mean.
-        most: How many at most.
-
-    Returns:
-        Shape (k, 13), oldest first; NaN where a leg has no sample.
-    """
-    if not len(times_seconds):
-        return np.empty((0, METRIC_COUNT))
-    ends = times_seconds[-1] - (wash_out_seconds + leg_seconds) * np.arange(most)[::-1]
-    # A look belongs to a leg where its window lies within. The first window began before the first look.
-    ends = ends[ends - leg_seconds >= times_seconds[0] - recent_window_seconds]
-    legs = [
-        means(metrics[(times_seconds >= end - leg_seconds + recent_window_seconds) & (times_seconds <= end)])
-        for end in ends.tolist()
-    ]
-    return np.array(legs).reshape(-1, METRIC_COUNT)
-
-
-def neighbours(legs: FloatArray, *, weights: MetricVector) -> FloatArray:
-    """Return what tells the noise before a change: the terms of each leg against the one before it.
-
-    Args:
-        legs: Metrics of successive legs under one setting that share no data, oldest first, shape (m, 13).
-        weights: Weights of the score, shape (13,).
-
-    Returns:
-        Shape (m - 1, 13), or (0, 13) for fewer than two legs.
-    """
-    return score_terms(known(legs[1:]), known(legs[:-1]), weights=weights)
 
 
 def switched(trial: Switchback, receipt: Receipt) -> Switchback:

@@ -30,14 +30,17 @@ from tuner.values.stages import FloatArray
 LEAST_LOG: Final = -20.0
 """Logarithm of the least e-value that is told: a finite one, for what is 0."""
 
+LEAST_SQUARES: Final = 1e-12
+"""Sum of squares up to which values are equal but for rounding: differences of a millionth tell nothing."""
+
 SHARED_LEG_RATIO: Final = 2.0 / 3.0
 """What differences of successive legs are worth, of as many independent ones: neighbours share a leg, which correlates
 them by -1/2, so that the variance told by k of them is as sure as that of `k / (1 + 2 / 4)`."""
 
 MAX_PAST_DEGREES: Final = 4.0
 """How many differences the past is worth at most, however long it was, because the noise of the hours to come is not
-that of the hours before. With 4, changes without effect are promoted no more often than promised on what was recorded
-of the reference scheduler, whose loads come in bursts (kurtosis 6); with 6 they are, by a tenth (measured)."""
+that of the hours before: the loads that the reference scheduler was recorded under come in bursts (kurtosis 6). With 4,
+half as many changes without effect are promoted there as may be; with more, the short pasts come near (measured)."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
@@ -98,7 +101,7 @@ def evidence(values: FloatArray, noise: Noise, plan: Plan) -> float:
     planned = np.isfinite(ratios)
     sums = np.cumsum(values)
     squares = noise.squares + np.cumsum(values**2)
-    if not done or squares[-1] == 0.0:
+    if not done or squares[-1] <= LEAST_SQUARES:
         return 0.0
     bounds = np.where(planned, ratios, 0.0)[:done] * np.sqrt(squares)
     chance = float(np.count_nonzero(planned[:done] & (sums > 0) & (sums >= bounds)))

@@ -54,10 +54,6 @@ SUDDEN_ALPHA: Final = 0.03
 LIKELY: Final = 0.84
 """Confidence, one-sided, at which a change that is not certain is taken for worse: one standard error."""
 
-FUTILE_ERRORS: Final = 1.645
-"""How lucky the pairs left may be, in standard errors of their mean, for a comparison to go on: 95 % of all futures are
-less lucky. With 1, a twentieth of all gains of 10 % at 5 % noise would be given up early (measured)."""
-
 MIN_FUTILE_PAIRS: Final = 2
 """Fewest pairs before a comparison is given up: with the first two, an even drift drops out."""
 
@@ -152,14 +148,16 @@ def _unsafe(trial: Switchback) -> str | None:
         looked = trial.pairs_after[-1:]
     if not len(looked):
         return None
-    without = trial.untouched() * (1.0 + SIGNS * trial.terms.harm_ratio)
+    untouched = trial.untouched()
+    without = untouched * (1.0 + SIGNS * trial.terms.harm_ratio)
     limit = np.where(SIGNS > 0, np.fmax(trial.limits, without), np.fmin(trial.limits, without))
     beyond = (np.isfinite(trial.limits) & (SIGNS * (looked - limit) > 0)).all(axis=0)
     if not beyond.any():
         return None
     index = int(np.flatnonzero(beyond)[0])
     value, bound = float(looked[:, index].mean()), f"{limit[index]:.3g} {METRICS[index].unit}"
-    return f"{METRIC_NAMES[index]} is {value:.3g} on trial, beyond {bound}, and was not before"
+    before = f"was {untouched[index]:.3g} before" if np.isfinite(untouched[index]) else "is not known from before"
+    return f"{METRIC_NAMES[index]} is {value:.3g} on trial, beyond {bound}, and {before}"
 
 
 def _sudden(trial: Switchback) -> str | None:
@@ -208,12 +206,13 @@ def _told_enough(trial: Switchback) -> bool:
 def _futile(trial: Switchback) -> bool:
     """Say whether all pairs left would not promote, were each as good as promised or as seen, and lucky besides.
 
-    The better of the two is taken, and `FUTILE_ERRORS` on top.
+    The better of the two is taken, and one standard error of the mean of what is left on top: of all futures that are
+    as good as that, 84 % are less lucky. Twice as much luck would lengthen trials, and save no gain (measured).
     """
     left = trial.terms.max_pairs - trial.pairs
     gains = -trial.differences()
     spread, _ = deviation(gains, trial.noise)
-    gain = float(np.fmax(-trial.expected_score, gains.mean())) + FUTILE_ERRORS * float(spread) / np.sqrt(left)
+    gain = float(np.fmax(-trial.expected_score, gains.mean())) + float(spread) / np.sqrt(left)
     future = evidence(np.append(gains, np.full(left, gain)), trial.noise, trial.gain_plan)
     return future < trial.gain_plan.enough
 
