@@ -17,6 +17,7 @@ from structlog.contextvars import bound_contextvars
 from tuner import logs
 from tuner.apply.actuator import Actuator, Current
 from tuner.caution import counted, learned, opened, stepped, waited
+from tuner.control.holdback import value
 from tuner.draft import Draft, blind
 from tuner.errors import SourceUnavailable, TunerError
 from tuner.forecast.stage import Forecasting
@@ -166,6 +167,7 @@ class Cycle:
             draft.close(Decision.HOLD, "the first cycle after a start only looks")
         elif watched is None:
             self._tuning.tune(draft, observation, forecast)
+            self._tuning.follow(draft, observation)
 
     def _step(self, draft: Draft) -> None:
         """Go down the ladder at once where something is in doubt, or up one rung."""
@@ -270,6 +272,10 @@ class Cycle:
             trust_ratio=self._calibrator.trust_ratio,
             queries=self._observer.last_queries,
             read_bytes=self._observer.last_bytes,
+        )
+        on_trial, told = self.memory.on_trial, value(self.memory.worth)
+        self._metrics.worth(
+            holding_back=on_trial is not None and on_trial.hold_back, score=told.score, score_error=told.error
         )
         self._metrics.safety(self._safety(record.at_seconds, opened=opened(before, caution)))
         tell = self._log.warning if record.failure is not None else self._log.info

@@ -8,6 +8,7 @@ from tuner.caution import Caution
 from tuner.errors import JournalError
 from tuner.record.encoding import decode, encode
 from tuner.retune import SearchHistory
+from tuner.shadow import Shadow
 from tuner.twin.parameters import TwinParameters
 from tuner.values.knobs import KnobValues
 from tuner.verify.budget import Spending
@@ -29,6 +30,7 @@ class OnTrial:
         instance: Identity of the scheduler's process at the newest look; empty where it has none.
         began_at_seconds: When it began; NaN where a former release began it.
         approved: Whether a person said yes to it, so that a tuner that else only recommends carries it through.
+        hold_back: Whether it is no change but a hold-back: the untouched setting, to measure what tuning is worth.
     """
 
     trial: Trial | Switchback
@@ -37,6 +39,7 @@ class OnTrial:
     instance: str = ""
     began_at_seconds: float = math.nan
     approved: bool = False
+    hold_back: bool = False
 
     @property
     def in_force(self) -> KnobValues:
@@ -55,12 +58,18 @@ class Memory:
         on_trial: The change on trial; None where none is.
         caution: What the tuner holds against itself.
         spent: What the trials of the last day used of the budget of false promotions.
+        worth: Score of the tuned against the untouched setting, from pairs of hold-backs, oldest first.
+        held_back_until_seconds: End of the newest window for a hold-back that was used; NaN before the first.
+        shadow: A change that was recommended and not made, with what it would have done; None where none is followed.
     """
 
     searches: SearchHistory = field(default_factory=SearchHistory)
     on_trial: OnTrial | None = None
     caution: Caution = field(default_factory=Caution)
     spent: tuple[Spending, ...] = ()
+    worth: tuple[float, ...] = ()
+    held_back_until_seconds: float = math.nan
+    shadow: Shadow | None = None
 
     def to_json(self) -> str:
         """Return the memory as strict JSON."""
@@ -76,6 +85,10 @@ class Memory:
             instance=trial.instance if trial else "",
             began_at_seconds=trial.began_at_seconds if trial else math.nan,
             approved=trial.approved if trial else False,
+            hold_back=trial.hold_back if trial else False,
+            worth=self.worth,
+            held_back_until_seconds=self.held_back_until_seconds,
+            shadow=self.shadow,
         )
         return encode(stored)
 
@@ -97,13 +110,22 @@ class Memory:
                     instance=stored.instance,
                     began_at_seconds=stored.began_at_seconds,
                     approved=stored.approved,
+                    hold_back=stored.hold_back,
                 )
             except (ValueError, TypeError, KeyError) as error:
                 raise JournalError(
                     f"the change on trial cannot be read from the journal: {error}; end the trial with the release "
                     f"that began it, or move the journal away, which leaves the setting on trial in force"
                 ) from error
-        return cls(searches=stored.searches, on_trial=on_trial, caution=stored.caution, spent=stored.spent)
+        return cls(
+            searches=stored.searches,
+            on_trial=on_trial,
+            caution=stored.caution,
+            spent=stored.spent,
+            worth=stored.worth,
+            held_back_until_seconds=stored.held_back_until_seconds,
+            shadow=stored.shadow,
+        )
 
 
 @dataclass(slots=True)
@@ -131,3 +153,7 @@ class _Stored:
     instance: str = ""
     began_at_seconds: float = math.nan
     approved: bool = False
+    hold_back: bool = False
+    worth: tuple[float, ...] = ()
+    held_back_until_seconds: float = math.nan
+    shadow: Shadow | None = None

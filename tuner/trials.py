@@ -26,6 +26,12 @@ from tuner.verify.trial import Sample, Trial
 ANCHORS: Final = 12
 """Past intervals that tell how far the twin is off without the change: an hour's, at their usual distance."""
 
+HOLD_BACK_PAIRS: Final = 2
+"""Pairs of a hold-back: tuned, untouched, untouched, tuned, so that an even drift drops out."""
+
+_NEVER: Final = 1e-9
+"""Chance of a false promotion that a hold-back takes: it promotes nothing, whatever it shows."""
+
 _WAIT: Final = METRIC_INDEX["queue_wait_seconds"]
 
 
@@ -69,6 +75,51 @@ def begin(
         instance=instance,
         began_at_seconds=observation.at_seconds,
     )
+
+
+def hold_back(
+    receipt: Receipt,
+    *,
+    observation: Observation,
+    calibrator: Calibrator,
+    context: FloatArray,
+    policy: Policy,
+    instance: str,
+    steady_since_seconds: float,
+) -> OnTrial:
+    """Compare the tuned setting with the untouched one, which a receipt has put back in force: one A B | B A.
+
+    Args:
+        receipt: The untouched setting, as it was seen to be in force; before it, the tuned one was.
+        observation: What was seen just before it.
+        calibrator: The twin, kept only because a trial has one.
+        context: Load at the time.
+        policy: How to compare, and limits and weights.
+        instance: Identity of the scheduler's process.
+        steady_since_seconds: Since when the tuned setting was in force.
+    """
+    twice = policy.model_copy(update={"verify": policy.verify.model_copy(update={"max_pairs": HOLD_BACK_PAIRS})})
+    past = _past_legs(observation, twice, steady_since_seconds=steady_since_seconds)
+    return OnTrial(
+        trial=_switchback(receipt, None, observation, twice, past=past, alpha=_NEVER),
+        parameters=calibrator.parameters(observation.at_seconds),
+        context=tuple(context.tolist()),
+        instance=instance,
+        began_at_seconds=observation.at_seconds,
+        hold_back=True,
+    )
+
+
+def hold_back_seconds(policy: Policy) -> float:
+    """Return how long the untouched setting is in force in a hold-back, for the share of time that is wanted."""
+    return policy.verify.wash_out_seconds + HOLD_BACK_PAIRS * policy.verify.leg_seconds
+
+
+def worth(on_trial: OnTrial) -> tuple[float, ...]:
+    """Return the score of the tuned against the untouched setting in each pair of a hold-back; negative is better."""
+    if not isinstance(on_trial.trial, Switchback):
+        return ()
+    return tuple((-on_trial.trial.differences()).tolist())
 
 
 def look(on_trial: OnTrial, observation: Observation, *, instance: str) -> OnTrial:
@@ -140,16 +191,25 @@ def _before_after(receipt: Receipt, proposal: Proposal, calibrator: Calibrator, 
 
 
 def _switchback(
-    receipt: Receipt, proposal: Proposal, observation: Observation, policy: Policy, *, past: FloatArray, alpha: float
+    receipt: Receipt,
+    proposal: Proposal | None,
+    observation: Observation,
+    policy: Policy,
+    *,
+    past: FloatArray,
+    alpha: float,
 ) -> Switchback:
     weights = policy.weights()
     newest = None
     if len(past) and _comparable(observation):
         newest = replace(_look_of(observation), metrics=past[-1])
+    terms = None
+    if proposal is not None:
+        terms = score_terms(proposal.predicted, proposal.predicted_incumbent, weights=weights)
     return legs.begin(
         receipt,
-        expected_score=proposal.score,
-        expected_terms=score_terms(proposal.predicted, proposal.predicted_incumbent, weights=weights),
+        expected_score=np.nan if proposal is None else proposal.score,
+        expected_terms=terms,
         terms=policy.verify,
         weights=weights,
         limits=policy.limits(),

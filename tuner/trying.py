@@ -3,7 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
+from tuner.control.holdback import hold_back as span_at
+from tuner.control.holdback import value
+from tuner.control.maintenance import Span, closed_between
 from tuner.draft import Draft
 from tuner.errors import ActuatorUnavailable
 from tuner.memory import STATE_NAME, Memory, Notebook, OnTrial
@@ -11,7 +15,7 @@ from tuner.people import People
 from tuner.record.journal import Journal
 from tuner.settings.model import Policy, TunerMode
 from tuner.standing import Standing
-from tuner.trials import begin, look, switched, turn, verify
+from tuner.trials import begin, hold_back, hold_back_seconds, look, switched, turn, verify, worth
 from tuner.twin.calibration import Calibrator
 from tuner.values.knobs import KnobValues
 from tuner.values.stages import (
@@ -26,6 +30,9 @@ from tuner.values.stages import (
 )
 from tuner.verify.budget import Spending, next_alpha, used_alpha
 from tuner.writer import Change, Writer
+
+MAX_WORTH: Final = 200
+"""Pairs of hold-backs that are kept: months of them, and little to store."""
 
 
 class Trying:
@@ -81,6 +88,48 @@ class Trying:
         reason = proposal.reason
         self._change(draft, proposal.candidate, action="apply", reason=reason, then=on_trial, approved=approved)
 
+    def hold_back(self, draft: Draft, observation: Observation, context: FloatArray) -> bool:
+        """Put the untouched setting back in force where its turn has come; returns whether that was done or tried."""
+        window = self._window(draft.at_seconds)
+        standing = self._writer.standing
+        untouched, tuned = standing.untouched, standing.knobs
+        if window is None or untouched is None or tuned is None or not untouched.differs(tuned):
+            return False
+
+        def held_back(receipt: Receipt) -> Memory:
+            began = hold_back(
+                receipt,
+                observation=observation,
+                calibrator=self._calibrator,
+                context=context,
+                policy=self._policy,
+                instance=standing.instance,
+                steady_since_seconds=standing.changed_at_seconds,
+            )
+            until = window.end_seconds
+            return replace(self._notebook.memory, on_trial=began, held_back_until_seconds=until)
+
+        ratio = self._policy.control.hold_back_ratio
+        reason = f"the untouched setting is in force for {ratio * 100:g} % of the time, to measure what tuning is worth"
+        draft.close("hold_back", reason)
+        self._change(draft, untouched, action="hold_back", reason=reason, then=held_back)
+        return True
+
+    def _window(self, at_seconds: float) -> Span | None:
+        """Return the window for a hold-back that is open and was not used yet."""
+        control = self._policy.control
+        if self._policy.mode is not TunerMode.AUTO or not self._people.permission(at_seconds).allowed:
+            return None
+        window = span_at(
+            at_seconds,
+            ratio=control.hold_back_ratio,
+            window_seconds=hold_back_seconds(self._policy),
+            seed=self._policy.fingerprint(),
+            closed=lambda span: closed_between(control.maintenance, span),
+        )
+        used = window is not None and window.end_seconds <= self._notebook.memory.held_back_until_seconds
+        return None if used else window
+
     def verify(self, draft: Draft, observation: Observation, on_trial: OnTrial) -> None:
         """Look at the change on trial, and do what that asks for: wait, switch, keep it, or undo it."""
         draft.trial_began_at = on_trial.began_at_seconds
@@ -100,12 +149,37 @@ class Trying:
             then = partial(self._switched, on_trial)
             self._change(draft, turn(on_trial), action="switch", reason=reason, then=then, approved=on_trial.approved)
             return
+        if on_trial.hold_back:
+            self._tuned_again(draft, on_trial)
+            return
         ended = partial(self._ended, draft, on_trial, verification)
         trial = on_trial.trial
         target = trial.before if verification.step is Step.ROLL_BACK else trial.after
         if target.differs(on_trial.in_force):
             step, approved = verification.step.value, on_trial.approved
             self._change(draft, target, action=step, reason=reason, then=lambda _: ended(), approved=approved)
+        else:
+            self._notebook.memory = ended()
+
+    def _tuned_again(self, draft: Draft, on_trial: OnTrial) -> None:
+        """End a hold-back: the tuned setting comes back in force, and what was measured is kept."""
+        pairs = worth(on_trial)
+        kept = (*self._notebook.memory.worth, *pairs)[-MAX_WORTH:]
+        told = value(kept)
+        # It is no change that could fail, whatever the untouched setting did.
+        if draft.verification is not None:
+            draft.verification = replace(draft.verification, harm=False)
+        reason = (
+            f"the hold-back is over after {len(pairs)} pairs; tuned against untouched: score {told.score:+.3f} ± "
+            f"{told.error:.3f} over {told.pairs} pairs so far"
+        )
+        draft.close("hold_back", reason)
+
+        def ended(_: Receipt | None = None) -> Memory:
+            return replace(self._notebook.memory, on_trial=None, worth=kept)
+
+        if on_trial.trial.before.differs(on_trial.in_force):
+            self._change(draft, on_trial.trial.before, action="roll_back", reason=reason, then=ended)
         else:
             self._notebook.memory = ended()
 

@@ -9,6 +9,7 @@ from tuner.control.approval import approval_fault
 from tuner.draft import Draft, lacking
 from tuner.judge.case import Case, required_metrics
 from tuner.judge.gate import judge
+from tuner.judge.guards import tuner_mode
 from tuner.judge.reach import reach
 from tuner.memory import Notebook
 from tuner.people import People
@@ -18,11 +19,12 @@ from tuner.record.journal import Journal
 from tuner.replaying import pack
 from tuner.retune import context_vector, should_search
 from tuner.settings.model import Policy
+from tuner.shadow import cast, follow, over, told
 from tuner.trying import Trying
 from tuner.twin.calibration import Calibrator
 from tuner.twin.workload import build_scenarios
 from tuner.values.knobs import KnobValues
-from tuner.values.stages import Decision, FloatArray, Forecast, Observation, Proposal
+from tuner.values.stages import Decision, FloatArray, Forecast, Observation, Proposal, Verdict
 from tuner.writer import Writer
 
 _CONFIRM_SEED: Final = 1_000_003
@@ -71,6 +73,8 @@ class Tuning:
         self._writer.update(context=tuple(context.tolist()))
         if self._approved(draft, observation, forecast, context):
             return
+        if self._trying.hold_back(draft, observation, context):
+            return
         trigger = should_search(
             self._notebook.memory.searches,
             context,
@@ -99,6 +103,20 @@ class Tuning:
         draft.close(verdict.decision, f"{verdict.reason} ({trigger.reason})")
         if verdict.decision is Decision.APPLY:
             self._trying.try_out(draft, proposal, observation, context)
+        elif _only_for_people(verdict):
+            parameters = self._calibrator.parameters(draft.at_seconds)
+            shadow = cast(proposal, parameters, at_seconds=draft.at_seconds)
+            self._notebook.memory = replace(self._notebook.memory, shadow=shadow)
+
+    def follow(self, draft: Draft, observation: Observation) -> None:
+        """Say what a change that was recommended and not made would have gained, once an hour of it has passed."""
+        shadow = self._notebook.memory.shadow
+        if shadow is None:
+            return
+        shadow = follow(shadow, observation, weights=self._policy.weights())
+        if over(shadow):
+            draft.reason = f"{draft.reason}; {told(shadow, trust=self._calibrator.trust_ratio)}"
+        self._notebook.memory = replace(self._notebook.memory, shadow=None if over(shadow) else shadow)
 
     def _approved(self, draft: Draft, observation: Observation, forecast: Forecast, context: FloatArray) -> bool:
         """Make a change that a person has said yes to, if it still is what it was recommended for."""
@@ -190,3 +208,8 @@ class Tuning:
             return None
         end = clock() + self._policy.search.deadline_seconds
         return lambda: clock() >= end
+
+
+def _only_for_people(verdict: Verdict) -> bool:
+    """Say whether a change was held for nothing but want of a person's yes."""
+    return [finding.guard for finding in verdict.findings if not finding.passed] == [tuner_mode.__name__]

@@ -148,6 +148,16 @@ def test_a_days_trials_share_one_budget() -> None:
     assert sum(each.used for each in ran) <= 0.05
 
 
+def test_however_often_they_are_looked_at_changes_without_effect_are_promoted_no_more_often_than_promised() -> None:
+    alpha, count = 0.1, 150
+
+    promoted = [simulate(quiet(seed, 0.3), effect=0.0, alpha=alpha).promoted for seed in range(count)]
+
+    # Three standard errors of that many.
+    assert np.mean(promoted) <= alpha + 3 * np.sqrt(alpha * (1 - alpha) / count)
+    assert any(promoted)
+
+
 # Figures.
 
 

@@ -210,3 +210,21 @@ def test_a_maintenance_window_stops_tuning(tmp_path: Path, monkeypatch: pytest.M
 
         assert all(record.receipt is None for record in held)
         assert any("maintenance window is open until" in record.reason for record in held)
+
+
+def test_a_recommendation_that_nobody_follows_is_told_what_it_would_have_gained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with simulation(tmp_path, mode="recommend", cycle={**EAGER, "max_searches": 1}) as world:
+        world.cycles(2)
+        proposing(monkeypatch, base_slice_seconds=0.12)
+        recommended = next(record for record in world.cycles(10) if "would have applied" in record.reason)
+        later = world.cycles(16)
+
+        told = [
+            record for record in later if f"cycle {recommended.cycle_id} recommended and nobody made" in record.reason
+        ]
+        assert len(told) == 1
+        assert "by the twin, over the 4 quarters of an hour" in told[0].reason
+        assert "± " in told[0].reason
+        assert told[0].at_seconds - recommended.at_seconds >= 3600

@@ -14,7 +14,8 @@ from tuner.settings.model import VerifySettings
 from tuner.values.knobs import KnobValues, Role
 from tuner.values.metrics import DEFAULT_WEIGHTS, METRIC_INDEX, MetricVector, metric_vector, score_terms
 from tuner.values.stages import FloatArray, Outcome, Receipt, Step, Verification
-from tuner.verify.legs import HARM_ALPHA, neighbours, past_legs
+from tuner.verify.legs import HARM_ALPHA
+from tuner.verify.past import neighbours, past_legs
 from tuner.verify.switchback import (
     Leg,
     Look,
@@ -498,7 +499,7 @@ def test_a_safety_metric_beyond_its_limit_on_trial_alone_fails_the_change() -> N
     said = driver.minutes(1, metrics=metrics(-0.5, node_temperature_celsius=HOT))
 
     assert (said.outcome, said.step, said.harm) == (Outcome.FAILED, Step.ROLL_BACK, True)
-    assert "node_temperature_celsius is 95 on trial, beyond 90" in said.reason
+    assert said.reason == "node_temperature_celsius is 95 on trial, beyond 90 °C, and was 60 before"
 
 
 def test_one_noisy_sample_beyond_a_limit_fails_nothing() -> None:
@@ -528,7 +529,8 @@ def test_without_a_leg_before_the_limit_alone_decides() -> None:
 
     said = [driver.look(metrics=metrics(node_temperature_celsius=HOT)) for _ in range(15)]
 
-    assert any(each.step is Step.ROLL_BACK for each in said)
+    undone = next(each for each in said if each.step is Step.ROLL_BACK)
+    assert "is not known from before" in undone.reason
 
 
 def test_a_safety_metric_never_promotes() -> None:

@@ -46,8 +46,14 @@ def idle(site: Site) -> str:
 def groups(site: Site) -> Iterator[Group]:
     """Yield the rules about the process, and those about what it can see."""
     recordings = (Recording(UP, _identified(site)), Recording(CYCLE_TIME, _cycle_time(site)))
-    yield Group("clocktuner-sidecar", recordings, (*_process(site), *_loops(site)))
-    yield Group("clocktuner-source", (Recording(COVERED, _covered(site)),), tuple(_sight(site)))
+    yield Group(
+        "clocktuner-sidecar",
+        recordings,
+        (*_process(site), *_cycles(site), *_failing(site), *_burden(site), *_guard(site)),
+    )
+    yield Group(
+        "clocktuner-source", (Recording(COVERED, _covered(site)),), (*_reach(site), *_samples(site), *_holding(site))
+    )
 
 
 def target(site: Site) -> str:
@@ -126,9 +132,8 @@ def _process(site: Site) -> Iterator[Alert]:
     )
 
 
-def _loops(site: Site) -> Iterator[Alert]:
+def _cycles(site: Site) -> Iterator[Alert]:
     newest = site.latest("cycle_last_timestamp_seconds")
-    guard = site.latest("guard_last_timestamp_seconds")
     succeeded = site.latest("cycle_last_success_timestamp_seconds")
     yield Alert(
         name="ClockTunerLoopStalled",
@@ -164,6 +169,11 @@ def _loops(site: Site) -> Iterator[Alert]:
             bad_seconds=FRESH_SECONDS + 600,
         ),
     )
+
+
+def _failing(site: Site) -> Iterator[Alert]:
+    newest = site.latest("cycle_last_timestamp_seconds")
+    succeeded = site.latest("cycle_last_success_timestamp_seconds")
     yield Alert(
         name="ClockTunerCyclesFailing",
         severity=Severity.WARNING,
@@ -185,6 +195,9 @@ def _loops(site: Site) -> Iterator[Alert]:
         ),
         absence="ClockTunerNoCycle",
     )
+
+
+def _burden(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="ClockTunerCycleSlow",
         severity=Severity.WARNING,
@@ -205,32 +218,6 @@ def _loops(site: Site) -> Iterator[Alert]:
         ),
     )
     yield Alert(
-        name="ClockTunerGuardStalled",
-        severity=Severity.CRITICAL,
-        component=Component.SIDECAR,
-        dashboard=Dashboard.SIDECAR,
-        summary="The guard of clocktuner does not run.",
-        description=f"The last guard tick of {WHERE} was {SECONDS} ago: neither the latency breaker nor the protection "
-        "of high-priority work acts. Restart clocktuner; if it stalls again, stop it with the kill switch.",
-        expression=f"time() - {guard} > {site.time_limit('guard_stalled_seconds')}",
-        for_seconds=60,
-        keep_seconds=300,
-        example=Example((Input("clocktuner_guard_last_timestamp_seconds", Clock(5), STILL),), shown="4m 5s"),
-    )
-    yield Alert(
-        name="ClockTunerGuardLate",
-        severity=Severity.WARNING,
-        component=Component.SIDECAR,
-        dashboard=Dashboard.SIDECAR,
-        summary="The guard ticks of clocktuner come late.",
-        description=f"Guard ticks of {WHERE} begin {SECONDS} late: a breach is seen later by so much. Give the process "
-        "more CPU, or see what the cycles wait for.",
-        expression=f"{site.latest('guard_delay_seconds')} > {site.limit('guard_delay_seconds')}",
-        for_seconds=300,
-        keep_seconds=300,
-        example=Example((gauge("guard_delay_seconds", 0.1, 7.5),), shown="7.5s"),
-    )
-    yield Alert(
         name="JournalFailing",
         severity=Severity.WARNING,
         component=Component.SIDECAR,
@@ -245,13 +232,63 @@ def _loops(site: Site) -> Iterator[Alert]:
     )
 
 
+def _guard(site: Site) -> Iterator[Alert]:
+    newest = site.latest("guard_last_timestamp_seconds")
+    yield Alert(
+        name="ClockTunerGuardStalled",
+        severity=Severity.CRITICAL,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The guard of clocktuner does not run.",
+        description=f"The last guard tick of {WHERE} was {SECONDS} ago: neither the latency breaker nor the protection "
+        "of high-priority work acts. Restart clocktuner; if it stalls again, stop it with the kill switch.",
+        expression=f"time() - {newest} > {site.time_limit('guard_stalled_seconds')}",
+        for_seconds=60,
+        keep_seconds=300,
+        absence="ClockTunerNoGuard",
+        example=Example((Input("clocktuner_guard_last_timestamp_seconds", Clock(5), STILL),), shown="4m 5s"),
+    )
+    yield Alert(
+        name="ClockTunerNoGuard",
+        severity=Severity.CRITICAL,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The guard of clocktuner has not run since it started.",
+        description=f"clocktuner of {WHERE} answers, but its guard has not ended a single tick: neither the latency "
+        "breaker nor the protection of high-priority work acts. Look at its log, and whether its journal can be "
+        "written.",
+        expression=f"{site.latest('build_info')}\nunless on (cluster, policy)\n{newest}",
+        for_seconds=300,
+        example=Example(
+            (
+                Input("clocktuner_build_info", Level(1), Level(1), {"version": "1.0"}),
+                Input("clocktuner_guard_last_timestamp_seconds", Clock(5), Gone()),
+            ),
+            bad_seconds=FRESH_SECONDS + 300,
+        ),
+    )
+    yield Alert(
+        name="ClockTunerGuardLate",
+        severity=Severity.WARNING,
+        component=Component.SIDECAR,
+        dashboard=Dashboard.SIDECAR,
+        summary="The guard ticks of clocktuner come late.",
+        description=f"Guard ticks of {WHERE} begin {SECONDS} late: a breach is seen later by so much. Give the process "
+        "more CPU, or see what the cycles wait for.",
+        expression=f"{site.latest('guard_delay_seconds')} > {site.limit('guard_delay_seconds')}",
+        for_seconds=300,
+        keep_seconds=300,
+        absence="ClockTunerNoGuard",
+        example=Example((gauge("guard_delay_seconds", 0.1, 7.5),), shown="7.5s"),
+    )
+
+
 def _covered(site: Site) -> str:
     window = site.span(site.thresholds["blind_seconds"])
     return f"max by (cluster, policy, metric) (max_over_time({site.series('observation_coverage_ratio')}[{window}]))"
 
 
-def _sight(site: Site) -> Iterator[Alert]:
-    blind = site.thresholds["blind_seconds"]
+def _reach(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="PrometheusUnreachableFromTuner",
         severity=Severity.WARNING,
@@ -265,15 +302,38 @@ def _sight(site: Site) -> Iterator[Alert]:
         keep_seconds=300,
         example=Example((gauge("source_up", 1, 0),)),
     )
-    remembered = (
-        f"max by (cluster, policy, metric) (max_over_time({site.series('observation_coverage_ratio')}"
-        f"[{site.span(KNOWN_SECONDS)}])) > 0"
+    yield Alert(
+        name="ClockSkew",
+        severity=Severity.WARNING,
+        component=Component.SOURCE,
+        dashboard=Dashboard.SIDECAR,
+        summary="The clocks of clocktuner and its metrics source disagree.",
+        description=f"The clocks of {WHERE} differ by {SECONDS}: no age of a sample can be believed, so nothing is "
+        "changed. Look at the time synchronisation of both hosts.",
+        expression=f"abs({site.latest('source_clock_offset_seconds')}) > {site.limit('clock_skew_seconds')}\n"
+        f"or on (cluster, policy)\n{site.increase('observation_problems_total', seconds=600, reason='clock_skew')} > 0",
+        for_seconds=60,
+        keep_seconds=600,
+        window_seconds=600,
+        example=Example((gauge("source_clock_offset_seconds", 0.2, -43_200),), shown="12h 0m 0s"),
     )
-    busy = (
-        gauge("observation_coverage_ratio", 1, 0, metric="queue_wait_seconds"),
-        gauge("observed_queue_length", 120, 120),
-        gauge("observed_tasks_completed_per_second", 1, 1),
-    )
+
+
+def _remembered(site: Site) -> str:
+    """Return what answers for metrics that had samples within the last day: a policy may declare others absent."""
+    coverage = site.series("observation_coverage_ratio")
+    return f"max by (cluster, policy, metric) (max_over_time({coverage}[{site.span(KNOWN_SECONDS)}])) > 0"
+
+
+BUSY: Final = (
+    gauge("observation_coverage_ratio", 1, 0, metric="queue_wait_seconds"),
+    gauge("observed_queue_length", 120, 120),
+    gauge("observed_tasks_completed_per_second", 1, 1),
+)
+"""Example: one metric has no samples, although work is done."""
+
+
+def _samples(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="SchedulerMetricMissing",
         severity=Severity.WARNING,
@@ -282,12 +342,11 @@ def _sight(site: Site) -> Iterator[Alert]:
         summary="A metric of the scheduler has no samples any more.",
         description=f"Only {RATIO} of the samples of {{{{ $labels.metric }}}} of {WHERE} come, which came within the "
         "last day. `clocktuner check --policy FILE` tells whether the query or the exporter is at fault.",
-        # Only what was there in the last day: a policy may declare a metric absent.
         expression=f"{site.latest('observation_coverage_ratio', 'metric', metric=f'!{OPTIONAL}')} == 0\n"
-        f"and on (cluster, policy, metric)\n{remembered}\nunless on (cluster, policy)\n{idle(site)}",
+        f"and on (cluster, policy, metric)\n{_remembered(site)}\nunless on (cluster, policy)\n{idle(site)}",
         for_seconds=300,
         keep_seconds=300,
-        example=Example(busy, shown="0%", labels={"metric": "queue_wait_seconds"}),
+        example=Example(BUSY, shown="0%", labels={"metric": "queue_wait_seconds"}),
     )
     yield Alert(
         name="SchedulerMetricStale",
@@ -307,6 +366,10 @@ def _sight(site: Site) -> Iterator[Alert]:
             labels={"metric": "queue_length"},
         ),
     )
+
+
+def _holding(site: Site) -> Iterator[Alert]:
+    blind = site.thresholds["blind_seconds"]
     yield Alert(
         name="HoldingLastSettings",
         severity=Severity.WARNING,
@@ -316,24 +379,9 @@ def _sight(site: Site) -> Iterator[Alert]:
         description=f"{NUMBER} metrics that are needed of {WHERE} have had no sample for {duration(blind)}: the last "
         "good settings stay in force, and no change is judged. Run `clocktuner check --policy FILE`.",
         expression=f"count by (cluster, policy) (\n  {COVERED}{site.matchers(metric=f'!{OPTIONAL}')} == 0\n"
-        f"  and on (cluster, policy, metric)\n  {remembered}\n)\nunless on (cluster, policy)\n{idle(site)}",
+        f"  and on (cluster, policy, metric)\n  {_remembered(site)}\n)\nunless on (cluster, policy)\n{idle(site)}",
         window_seconds=blind,
         keep_seconds=300,
         absence="ClockTunerAbsent",
-        example=Example(busy, shown="1"),
-    )
-    yield Alert(
-        name="ClockSkew",
-        severity=Severity.WARNING,
-        component=Component.SOURCE,
-        dashboard=Dashboard.SIDECAR,
-        summary="The clocks of clocktuner and its metrics source disagree.",
-        description=f"The clocks of {WHERE} differ by {SECONDS}: no age of a sample can be believed, so nothing is "
-        "changed. Look at the time synchronisation of both hosts.",
-        expression=f"abs({site.latest('source_clock_offset_seconds')}) > {site.limit('clock_skew_seconds')}\n"
-        f"or on (cluster, policy)\n{site.increase('observation_problems_total', seconds=600, reason='clock_skew')} > 0",
-        for_seconds=60,
-        keep_seconds=600,
-        window_seconds=600,
-        example=Example((gauge("source_clock_offset_seconds", 0.2, -43_200),), shown="12h 0m 0s"),
+        example=Example(BUSY, shown="1"),
     )

@@ -19,10 +19,10 @@ from tuner.alerts.site import Site
 
 def groups(site: Site) -> Iterator[Group]:
     """Yield the rules about the rules."""
-    yield Group("clocktuner-alerting", (), tuple(_alerting(site)))
+    yield Group("clocktuner-alerting", (), (*_switch(site), *_rules(site), *_notifications(site)))
 
 
-def _alerting(site: Site) -> Iterator[Alert]:
+def _switch(_: Site) -> Iterator[Alert]:
     yield Alert(
         name="Watchdog",
         severity=Severity.NONE,
@@ -35,6 +35,9 @@ def _alerting(site: Site) -> Iterator[Alert]:
         absence="",
         example=Example((), bare=True, always=True),
     )
+
+
+def _rules(site: Site) -> Iterator[Alert]:
     window = site.span(600)
     group = 'rule_group=~".*;clocktuner-.*"'
     failures = "prometheus_rule_evaluation_failures_total"
@@ -55,6 +58,9 @@ def _alerting(site: Site) -> Iterator[Alert]:
         absence="Watchdog",
         example=Example((Input(failures, Rate(0), Rate(1), rules, bare=True),), shown="10", labels=rules, bare=True),
     )
+
+
+def _notifications(site: Site) -> Iterator[Alert]:
     quarter = site.span(900)
     sent, errors = "alertmanager_notifications_total", "alertmanager_notifications_failed_total"
     delivered, lost = "prometheus_notifications_sent_total", "prometheus_notifications_errors_total"

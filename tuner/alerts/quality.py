@@ -28,9 +28,9 @@ KNOB_POSITION: Final = "knob:clocktuner_knob_position:ratio"
 def groups(site: Site) -> Iterator[Group]:
     """Yield the rules about forecasts and decisions, and those about what is only to be known."""
     error = f"avg by (cluster, policy) (avg_over_time({site.series('forecast_error_ratio')}[{site.span(3600)}]))"
-    yield Group("clocktuner-quality", (Recording(FORECAST_ERROR, error),), tuple(_quality(site)))
+    yield Group("clocktuner-quality", (Recording(FORECAST_ERROR, error),), (*_predictions(site), *_results(site)))
     position = (Recording(KNOB_POSITION, _position(site)),)
-    yield Group("clocktuner-information", position, tuple(_information(site)))
+    yield Group("clocktuner-information", position, (*_stops(site), *_knobs(site)))
 
 
 def _position(site: Site) -> str:
@@ -39,7 +39,7 @@ def _position(site: Site) -> str:
     return f"({site.latest('knob_value', 'knob')} - {join} {low})\n/ {join}\n({high} - {join} {low} > 0)"
 
 
-def _quality(site: Site) -> Iterator[Alert]:
+def _predictions(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="ForecastErrorHigh",
         severity=Severity.WARNING,
@@ -69,6 +69,9 @@ def _quality(site: Site) -> Iterator[Alert]:
         absence="ClockTunerCyclesFailing",
         example=Example((gauge("twin_fidelity_ratio", 0.8, 0.1),), shown="10%"),
     )
+
+
+def _results(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="OptunaTrialsFailing",
         severity=Severity.WARNING,
@@ -116,9 +119,8 @@ def _quality(site: Site) -> Iterator[Alert]:
     )
 
 
-def _information(site: Site) -> Iterator[Alert]:
+def _stops(site: Site) -> Iterator[Alert]:
     paused = "{{ $labels.by }}"
-    position = site.recorded(KNOB_POSITION)
     yield Alert(
         name="TunerPaused",
         severity=Severity.INFO,
@@ -158,6 +160,10 @@ def _information(site: Site) -> Iterator[Alert]:
         keep_seconds=120,
         example=Example((gauge("mode", 1, 0, mode="auto"),)),
     )
+
+
+def _knobs(site: Site) -> Iterator[Alert]:
+    position = site.recorded(KNOB_POSITION)
     yield Alert(
         name="ConfigChanged",
         severity=Severity.INFO,

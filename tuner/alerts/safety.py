@@ -15,16 +15,17 @@ from tuner.alerts.rows import (
     gauge,
 )
 from tuner.alerts.site import Site, duration
+from tuner.values.knobs import SchedulerMode
 
 
 def groups(site: Site) -> Iterator[Group]:
     """Yield the rules about the breakers, the settings, and the changes."""
-    yield Group("clocktuner-breakers", (), tuple(_breakers(site)))
-    yield Group("clocktuner-settings", (), tuple(_settings(site)))
-    yield Group("clocktuner-changes", (), tuple(_changes(site)))
+    yield Group("clocktuner-breakers", (), (*_latency(site), *_degradation(site), *_standstill(site)))
+    yield Group("clocktuner-settings", (), (*_states(site), *_writers(site)))
+    yield Group("clocktuner-changes", (), (*_rates(site), *_switches(site)))
 
 
-def _breakers(site: Site) -> Iterator[Alert]:
+def _latency(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="CircuitBreakerOpen",
         severity=Severity.WARNING,
@@ -41,6 +42,31 @@ def _breakers(site: Site) -> Iterator[Alert]:
         example=Example((gauge("latency_breaker_state", 1, 0, state="closed"),)),
     )
     yield Alert(
+        name="CircuitBreakerWithoutEffect",
+        severity=Severity.WARNING,
+        component=Component.LATENCY,
+        dashboard=Dashboard.SAFETY,
+        summary="The latency breaker is open, but the scheduler keeps its full policy.",
+        description=f"The latency breaker of {WHERE} has opened, and the scheduler still works by its full policy, "
+        "although clocktuner may change it. Set the simplified policy by hand; `clocktuner history` tells why the "
+        "switch failed.",
+        expression=f"{site.latest('latency_breaker_state', state='open')} == 1\n"
+        f"and on (cluster, policy)\n{site.latest('scheduler_mode', mode=SchedulerMode.FULL.value)} == 1\n"
+        f"and on (cluster, policy)\n{site.latest('mode', mode='auto')} == 1\n"
+        f"unless on (cluster, policy)\n{site.latest('paused')} == 1",
+        for_seconds=180,
+        keep_seconds=300,
+        absence="ClockTunerGuardStalled",
+        example=Example(
+            (
+                gauge("latency_breaker_state", 0, 1, state="open"),
+                gauge("scheduler_mode", 1, 1, mode=SchedulerMode.FULL.value),
+                gauge("mode", 1, 1, mode="auto"),
+                gauge("paused", 0, 0, by="person"),
+            ),
+        ),
+    )
+    yield Alert(
         name="CircuitBreakerFlapping",
         severity=Severity.WARNING,
         component=Component.LATENCY,
@@ -55,6 +81,9 @@ def _breakers(site: Site) -> Iterator[Alert]:
         absence="ClockTunerGuardStalled",
         example=Example((gauge("latency_breaker_flapping", 0, 1),)),
     )
+
+
+def _degradation(site: Site) -> Iterator[Alert]:
     too_long = site.thresholds["degraded_seconds"]
     yield Alert(
         name="DegradedModeTooLong",
@@ -70,6 +99,9 @@ def _breakers(site: Site) -> Iterator[Alert]:
         absence="ClockTunerGuardStalled",
         example=Example((gauge("degraded", 0, 1),)),
     )
+
+
+def _standstill(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="ChangeBreakerOpen",
         severity=Severity.WARNING,
@@ -98,7 +130,7 @@ def _breakers(site: Site) -> Iterator[Alert]:
     )
 
 
-def _settings(site: Site) -> Iterator[Alert]:
+def _states(site: Site) -> Iterator[Alert]:
     for name, state, severity, wait, summary, description in (
         (
             "ConfigInvalid",
@@ -142,6 +174,9 @@ def _settings(site: Site) -> Iterator[Alert]:
             absence="ClockTunerGuardStalled",
             example=Example((gauge("settings_state", 0, 1, state=state),)),
         )
+
+
+def _writers(site: Site) -> Iterator[Alert]:
     yield Alert(
         name="ConfigContested",
         severity=Severity.WARNING,
@@ -174,7 +209,7 @@ def _settings(site: Site) -> Iterator[Alert]:
     )
 
 
-def _changes(site: Site) -> Iterator[Alert]:
+def _rates(site: Site) -> Iterator[Alert]:
     window = site.thresholds["harmful_window_seconds"]
     harmful = site.thresholds["harmful_changes"]
     yield Alert(
@@ -203,6 +238,9 @@ def _changes(site: Site) -> Iterator[Alert]:
         window_seconds=86_400,
         example=Example((counter("changes_total", 0, 0.2),), shown="40", bad_seconds=10_800),
     )
+
+
+def _switches(site: Site) -> Iterator[Alert]:
     ten = site.span(600)
     stopped = (
         f"min_over_time({site.series('paused')}[{ten}]) == 1",

@@ -74,7 +74,7 @@ def groups(site: Site) -> Iterator[Group]:
     if site.has("scheduling_latency_seconds"):
         recordings = tuple(Recording(ratio_name(window), _ratio(site, window)) for window in _WINDOWS)
         yield Group("clocktuner-latency", recordings, tuple(_burn(site, burn) for burn in BURNS))
-    yield Group("clocktuner-workload", (), tuple(_workload(site)))
+    yield Group("clocktuner-workload", (), (*_waiting(site), *_limits(site)))
 
 
 def _ratio(site: Site, seconds: float) -> str:
@@ -114,7 +114,7 @@ def _burn(site: Site, burn: Burn) -> Alert:
     )
 
 
-def _workload(site: Site) -> Iterator[Alert]:
+def _waiting(site: Site) -> Iterator[Alert]:
     if site.has("high_priority_wait_seconds"):
         yield Alert(
             name="HighPriorityStarvation",
@@ -154,6 +154,9 @@ def _workload(site: Site) -> Iterator[Alert]:
             shown="5.175",
         ),
     )
+
+
+def _limits(site: Site) -> Iterator[Alert]:
     if site.has("task_abandonment_ratio"):
         yield Alert(
             name="TaskAbandonmentHigh",

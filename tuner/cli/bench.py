@@ -9,7 +9,7 @@ from rich.console import Console
 from tuner.bench.results import Results
 from tuner.cli.options import JsonFile, Quick
 
-app = typer.Typer(help="Measure: twin, cycle, guard, forecast, tuning, sweeps.", no_args_is_help=True)
+app = typer.Typer(help="Measure: twin, cycle, guard, judge, forecast, tuning, sweeps.", no_args_is_help=True)
 
 
 def _finish(results: Results, json: Path | None) -> None:

@@ -131,7 +131,8 @@ class SearchInputs:
         except (OSError, EOFError, KeyError, AttributeError, ValueError, BadZipFile) as error:
             raise ValueError(f"stored search inputs cannot be read: {error}") from error
         if plain["format"] not in _READABLE:
-            raise ValueError(f"stored search inputs have format {plain['format']}, this version reads {_READABLE}")
+            known = ", ".join(map(str, _READABLE))
+            raise ValueError(f"stored search inputs have format {plain['format']}, this version reads {known}")
         return cls(
             cycle_id=plain["cycle_id"],
             specs=tuple(KnobSpec(**{**spec, "role": Role(spec["role"])}) for spec in plain["specs"]),

@@ -127,8 +127,10 @@ class TwinParameters:
         """Refuse vectors of the wrong length and parameters that are not numbers.
 
         Raises:
-            ValueError: A shape is wrong, or a parameter or its error is not finite.
+            ValueError: A shape is wrong, a parameter or its error is not finite, or a count is none.
         """
+        if not isinstance(self.records, int) or self.records < 0:
+            raise ValueError(f"the parameters of the twin rest on {self.records} intervals, must be 0 or more")
         for name, count in _SHAPES.items():
             shape = getattr(self, name).shape
             if shape != (count,):
