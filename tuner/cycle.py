@@ -34,6 +34,7 @@ from tuner.settings.model import Policy
 from tuner.trials import abandon
 from tuner.trying import Trying
 from tuner.tuning import Tuning
+from tuner.twin.calibration import STATE_NAME as TWIN_STATE_NAME
 from tuner.twin.calibration import Calibrator
 from tuner.values.stages import (
     CycleRecord,
@@ -171,12 +172,13 @@ class Cycle:
 
     def _step(self, draft: Draft) -> None:
         """Go down the ladder at once where something is in doubt, or up one rung."""
-        caution = self._notebook.memory.caution
+        caution, agreement = self._notebook.memory.caution, self._calibrator.rank_agreement
         found = doubts(
             observation=draft.observation,
             forecast=draft.forecast,
             trust=self._calibrator.trust_ratio,
-            rank_agreement=math.nan,
+            rank_agreement=agreement.tau,
+            ranked_changes=agreement.changes,
             failures_in_row=caution.failures_in_row,
             source_blind_cycles=caution.blind_in_row,
             lstm_usable=self._forecasting.network_answers,
@@ -295,12 +297,11 @@ class Cycle:
             rung=caution.ladder.rung,
             paused_by=self._people.permission(at_seconds).by,
             paused_at_seconds=self._people.control.paused_at_seconds,
-            rank_agreement=math.nan,
-            sign_hit_ratio=math.nan,
+            rank_agreement=self._calibrator.rank_agreement.tau,
+            sign_hit_ratio=self._calibrator.sign_hit_ratio,
         )
 
     def _states(self) -> dict[str, str]:
         parts = (self._keeper, self._people, self._writer)
-        return {STATE_NAME: self._notebook.memory.to_json()} | {
-            key: text for part in parts for key, text in part.states().items()
-        }
+        own = {STATE_NAME: self._notebook.memory.to_json(), TWIN_STATE_NAME: self._calibrator.to_json()}
+        return own | {key: text for part in parts for key, text in part.states().items()}

@@ -17,7 +17,9 @@ from tuner.settings.model import Policy, TunerMode
 from tuner.standing import Standing
 from tuner.trials import begin, hold_back, hold_back_seconds, look, switched, turn, verify, worth
 from tuner.twin.calibration import Calibrator
+from tuner.twin.residual import displacement
 from tuner.values.knobs import KnobValues
+from tuner.values.metrics import sum_terms
 from tuner.values.stages import (
     Decision,
     FloatArray,
@@ -204,7 +206,12 @@ class Trying:
             self._journal.remember(on_trial.context, trial.after, score=score, at_seconds=at_seconds)
         if verification.outcome is not Outcome.ERROR:
             self._calibrator.realised(
-                verification.expected_score, verification.observed_score, noise=verification.score_error
+                verification.expected_score,
+                verification.observed_score,
+                noise=verification.score_error,
+                twin_score=float(sum_terms(trial.expected_terms)),
+                moved=displacement(trial.before, trial.after, self._policy.knob_specs()).tolist(),
+                context=on_trial.context,
             )
         return replace(
             self._notebook.memory, on_trial=None, searches=searches, spent=self._spent(on_trial, verification)

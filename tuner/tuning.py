@@ -165,6 +165,8 @@ class Tuning:
             seed=seed,
             settings=settings,
             choices=self._policy.knob_choices(),
+            residual=self._calibrator.residual,
+            context=tuple(context.tolist()),
         )
 
     def _case(

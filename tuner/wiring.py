@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tuner import logs
 from tuner.apply.actuator import Actuator
 from tuner.apply.http import HttpActuator
 from tuner.apply.null import NoActuator
@@ -26,7 +27,7 @@ from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import Policy, TunerMode
 from tuner.twin import model
-from tuner.twin.calibration import Calibrator
+from tuner.twin.calibration import STATE_NAME, Calibrator
 from tuner.values.stages import Forecast
 from tuner.writer import Writer
 
@@ -84,8 +85,8 @@ def assemble(
     actuator = actuator or actuator_of(policy)
     observer = Observer(source, policy)
     forecasting = Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
-    calibrator = Calibrator()
     journal = Journal(Path(policy.journal.path))
+    calibrator = _calibrator(journal)
     save_setting(
         journal,
         Setting(
@@ -161,6 +162,18 @@ def assemble(
         cycle=cycle,
         guard=guard,
     )
+
+
+def _calibrator(journal: Journal) -> Calibrator:
+    """Return a calibrator that goes on with what an earlier process learned; what cannot be read is learned anew."""
+    stored = journal.load_state(STATE_NAME)
+    if stored is None:
+        return Calibrator()
+    try:
+        return Calibrator.from_json(stored)
+    except ValueError as error:
+        logs.get("wiring").warning("calibration_begins_anew", reason=str(error))
+        return Calibrator()
 
 
 def source_of(policy: Policy) -> Source:

@@ -12,6 +12,7 @@ from tests.bench.tuning_world import small
 from tuner.bench import cases, headlines, tuning
 from tuner.bench.arms import Case, Compared, Laboratory
 from tuner.bench.cases import ARMS, BEST_FIXED, BOUND_SETS, CLOCKTUNER, RECOMMENDED, UNTOUCHED, WIDE, own, own_name
+from tuner.bench.faults import FAULT_ARMS
 from tuner.bench.hardware import nodes_for_equal_wait
 from tuner.bench.hindsight import Hindsight
 from tuner.bench.remembered import Remembered
@@ -52,6 +53,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for arms in ("tuner.bench.cases.TUNED_ARMS", "tuner.bench.arms.TUNED_ARMS", "tuner.bench.hardware.TUNED_ARMS"):
         monkeypatch.setattr(arms, {**cases.LIVE_ARMS, CLOCKTUNER: Knows})
+    for arms in ("tuner.bench.arms.FAULT_ARMS", "tuner.bench.safety.FAULT_ARMS"):
+        monkeypatch.setattr(arms, dict.fromkeys(FAULT_ARMS, Knows))
 
 
 @pytest.mark.usefixtures("planted")
@@ -240,6 +243,7 @@ def test_the_benchmark_of_an_own_trace_gives_its_figures_and_can_be_written(
     assert first.setting["seeds"] == [1, 2]
     for bounds in BOUND_SETS:
         assert f"tuning_regret_ratio_my_trace_{bounds.name}" in first.figures
+    assert {f"tuning_worst_ratio_{arm}" for arm in FAULT_ARMS} <= set(first.figures)
     assert first.figures["headline_lost_ratio_unoptimised"] >= 0
     assert 0.5 < first.figures["headline_hardware_ratio_untouched"] <= 1
     printed = capsys.readouterr().out

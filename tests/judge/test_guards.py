@@ -300,7 +300,7 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.fidelity, case(), True, "the twin explains 80 % of what is observed, at least 30 % needed"),
     (guards.fidelity, asked(fidelity_ratio=0.29), False, "explains 29 %"),
     (guards.fidelity, asked(fidelity_ratio=NAN), False, "has not been compared with the cluster yet"),
-    (guards.trust, case(), True, "is 1.00, at least 0.05 needed"),
+    (guards.trust, case(), True, "is 1.00, at least 0.15 needed"),
     (guards.trust, case(trust=0.04), False, "is 0.04"),
     (guards.trust, case(trust=NAN), False, "is nan"),
     (guards.difference, case(), True, "6 % better"),

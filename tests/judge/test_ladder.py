@@ -79,7 +79,7 @@ def test_a_sound_cycle_leaves_no_doubt() -> None:
         ({"lstm_usable": False}, Rung.NO_LSTM, "lstm", "gives no usable answer"),
         ({"forecast_error_ratio": 1.51}, Rung.NO_LSTM, "lstm_error", "is 1.51 times that of last value, limit 1.5"),
         ({"trust": 0.24}, Rung.CAUTIOUS, "trust", "is 0.24, at least 0.25 needed"),
-        ({"trust": 0.04}, Rung.OBSERVE_ONLY, "trust", "is 0.04, at least 0.05 needed"),
+        ({"trust": 0.04}, Rung.OBSERVE_ONLY, "trust", "is 0.04, at least 0.15 needed"),
         ({"trust": NAN}, Rung.OBSERVE_ONLY, "trust", "is nan"),
         (
             {"rank_agreement": -0.5, "ranked_changes": 10},

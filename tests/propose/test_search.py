@@ -1,6 +1,8 @@
 """The search against an analytic stand-in of the twin, whose optimum, flats, cliffs and limits are known."""
 
+import io
 import itertools
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,8 @@ from tuner.propose.search import search
 from tuner.propose.space import Space, rows
 from tuner.settings.model import SearchSettings
 from tuner.twin.parameters import TwinParameters
+from tuner.twin.residual import Residual, displacement, fit
+from tuner.twin.trust import Evidence
 from tuner.twin.workload import Scenarios
 from tuner.values.knobs import DESIGN_RANGES, KnobSpec, KnobValues, Role, limit_slew, middle
 from tuner.values.metrics import DEFAULT_WEIGHTS, METRIC_INDEX, metric_vector
@@ -89,6 +93,30 @@ class Bowl:
         if self.shape is not None:
             self.shape(positions(knobs), metrics)
         return metrics
+
+
+CROWD = (8.0, 6.0, 9.0, 5.0, 0.1, 0.5)
+
+
+def _trial(promised: float, came: float, moved: tuple[float, ...]) -> Evidence:
+    return Evidence(
+        predicted_score=promised,
+        observed_score=came,
+        noise=0.02,
+        twin_score=promised,
+        moved=moved,
+        context=CROWD,
+    )
+
+
+def learned(comes_of: Callable[[float], float]) -> Residual:
+    """What a dozen changes of all sizes taught."""
+    generator = np.random.default_rng(5)
+    evidence = [
+        _trial(promised, comes_of(promised), tuple(generator.uniform(0.0, 0.3, 4).tolist()))
+        for promised in generator.uniform(-0.3, -0.02, 12).tolist()
+    ]
+    return fit(evidence, at_seconds=0.0)
 
 
 def run(twin: Bowl, **changes: Any) -> Proposal:
@@ -416,6 +444,41 @@ def test_the_reason_names_the_moves_the_gain_and_everything_that_got_worse() -> 
     assert "; worse: scheduling latency 0.3 -> 0.3" in found.reason
 
 
+def test_what_past_changes_taught_is_added_to_the_score_and_its_error_to_the_error() -> None:
+    residual = learned(lambda promised: promised / 3)
+    plain, corrected = run(Bowl()), run(Bowl(), residual=residual, context=CROWD)
+
+    fresh = inputs().confirm_scenarios
+    metrics = Bowl()(rows([LOW, corrected.candidate]), fresh, TwinParameters())
+    twin = assess(metrics[1:], metrics[0], weights=DEFAULT_WEIGHTS, limits=NO_LIMITS, scenario_weights=fresh.weights)
+    mean, error = residual.correct(twin.score, displacement(LOW, corrected.candidate, SPECS)[None], CROWD)
+    assert corrected.score == pytest.approx(twin.score[0] + mean[0])
+    assert corrected.score_error == pytest.approx(np.hypot(twin.error[0], error[0]))
+    assert plain.score < corrected.score < 0.0
+    assert "the twin alone says" in corrected.reason
+    assert "the twin alone says" not in plain.reason
+
+
+def test_a_twin_whose_promises_came_out_the_other_way_round_is_not_believed() -> None:
+    assert run(Bowl()).changes
+
+    found = run(Bowl(), residual=learned(lambda promised: -promised), context=CROWD)
+
+    assert not found.changes
+    assert "did not hold up" in found.reason or found.reason.startswith("no candidate of")
+
+
+def test_where_one_knob_broke_its_promises_the_others_are_moved() -> None:
+    evidence = [_trial(-0.06, 0.1, (0.2, 0.0, 0.0, 0.0)), _trial(-0.06, -0.06, (0.0, 0.2, 0.2, 0.0))] * 10
+    plain = run(Bowl())
+
+    found = run(Bowl(), residual=fit(evidence, at_seconds=0.0), context=CROWD)
+
+    assert Role.BASE_SLICE in plain.candidate.differs(LOW)
+    assert found.candidate[Role.BASE_SLICE] < plain.candidate[Role.BASE_SLICE]
+    assert found.changes
+
+
 def test_a_twin_that_does_not_know_the_setting_in_force_is_told() -> None:
     told = []
 
@@ -437,6 +500,7 @@ def test_a_twin_that_does_not_know_the_setting_in_force_is_told() -> None:
         ({"limits": np.ones(1)}, r"limits has shape \(1,\), must be \(13,\)"),
         ({"choices": {Role.BASE_SLICE: ()}}, "base_slice_seconds has no choices"),
         ({"trust": 0.0}, "trust is 0.0, must be over 0"),
+        ({"context": (1.0,)}, "context has 1 components, must have none or 6"),
         ({"trust": float("nan")}, "trust is nan"),
     ],
 )
@@ -461,6 +525,8 @@ def test_bytes_give_back_every_bit(value: float, trust: float, limit: float, see
         seed=seed,
         settings=SearchSettings(trials=33, generation=7),
         choices={Role.DECISION_PERIOD: (0.5, value)},
+        residual=learned(lambda promised: promised * trust),
+        context=(value, float("nan"), *CROWD[2:]),
     )
 
     back = SearchInputs.from_bytes(given.to_bytes())
@@ -470,17 +536,39 @@ def test_bytes_give_back_every_bit(value: float, trust: float, limit: float, see
         assert getattr(back, name) == getattr(given, name)
     for name in ("weights", "limits"):
         np.testing.assert_array_equal(getattr(back, name), getattr(given, name))
+    np.testing.assert_array_equal(back.context, given.context)
     for name, array in given.scenarios.to_arrays().items():
         np.testing.assert_array_equal(back.scenarios.to_arrays()[name], array)
+    for name, array in given.residual.to_arrays().items():
+        np.testing.assert_array_equal(back.residual.to_arrays()[name], array)
     assert back.parameters.to_json() == given.parameters.to_json()
 
 
 def test_a_decision_is_repeated_bit_for_bit_from_its_bytes() -> None:
-    given = inputs(limits=metric_vector({"scheduling_latency_seconds": 0.5}))
+    given = inputs(
+        limits=metric_vector({"scheduling_latency_seconds": 0.5}),
+        residual=learned(lambda promised: promised / 3),
+        context=CROWD,
+    )
 
     again = search(SearchInputs.from_bytes(given.to_bytes()), evaluate=Bowl())
 
     assert _same(again, search(given, evaluate=Bowl()))
+
+
+def test_bytes_of_before_there_was_a_residual_are_read_and_correct_nothing() -> None:
+    given = inputs()
+    with np.load(io.BytesIO(given.to_bytes()), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "context" and "residual." not in name}
+    arrays["inputs"] = np.array(json.dumps({**json.loads(arrays["inputs"].item()), "format": 1}))
+    older = io.BytesIO()
+    np.savez_compressed(older, allow_pickle=False, **arrays)
+
+    back = SearchInputs.from_bytes(older.getvalue())
+
+    assert back.context == ()
+    assert not back.residual.coefficients.any()
+    assert _same(search(back, evaluate=Bowl()), search(given, evaluate=Bowl()))
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", inputs().to_bytes()[:200]], ids=["empty", "text", "cut"])
@@ -490,11 +578,11 @@ def test_bytes_that_are_no_inputs_are_refused(data: bytes) -> None:
 
 
 def test_bytes_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.propose.inputs._FORMAT", 2)
+    monkeypatch.setattr("tuner.propose.inputs._FORMAT", 3)
     newer = inputs().to_bytes()
     monkeypatch.undo()
 
-    with pytest.raises(ValueError, match="have format 2, this version reads 1"):
+    with pytest.raises(ValueError, match=r"have format 3, this version reads 1, 2"):
         SearchInputs.from_bytes(newer)
 
 

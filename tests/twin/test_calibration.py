@@ -1,3 +1,4 @@
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -239,6 +240,88 @@ def test_trust_follows_the_gains_that_came_true() -> None:
 
     assert calibrator.realised(-0.05, -0.04) > 0.5
     assert calibrator.trust_ratio > 0.5
+
+
+@compiled
+def test_a_restart_does_not_begin_anew(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation(steps=130))
+    _try_changes(calibrator, 8)
+
+    back = Calibrator.from_json(calibrator.to_json())
+    fidelity = back.parameters(1e9).fidelity_ratio
+    back.observe(make_observation(steps=20))
+
+    assert fidelity == calibrator.parameters(1e9).fidelity_ratio
+    assert np.isfinite(back.parameters(1e9).fidelity_ratio)
+    assert back.trust_ratio == calibrator.trust_ratio
+    assert back.sign_hit_ratio == calibrator.sign_hit_ratio
+    assert back.rank_agreement == calibrator.rank_agreement
+    np.testing.assert_array_equal(back.residual.coefficients, calibrator.residual.coefficients)
+    assert back.residual.coefficients.any()
+
+
+def test_what_it_stores_is_read_back_exactly_and_stays_small() -> None:
+    calibrator = Calibrator()
+    _try_changes(calibrator, 100)
+
+    text = calibrator.to_json()
+
+    assert Calibrator.from_json(text).to_json() == text
+    assert len(text) < 65_536
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: "",
+        lambda text: text[: len(text) // 2],
+        lambda _: "[]",
+        lambda _: "{}",
+        lambda text: text.replace('"format": 1', '"format": 9'),
+        lambda text: json.dumps({**json.loads(text), "trust": "null"}),
+        lambda text: json.dumps({**json.loads(text), "trust": None}),
+        lambda text: json.dumps({**json.loads(text), "fidelity": "[]"}),
+        lambda text: json.dumps({**json.loads(text), "parameters": "{}"}),
+        lambda text: json.dumps({"format": 1}),
+        lambda text: text.replace('\\"records\\": 0', '\\"records\\": -1'),
+        lambda text: text.replace('\\"records\\": 0', '\\"records\\": null'),
+    ],
+)
+def test_a_damaged_text_is_refused(damage: Callable[[str], str]) -> None:
+    calibrator = Calibrator()
+    _try_changes(calibrator, 3)
+    text = calibrator.to_json()
+    assert damage(text) != text
+
+    with pytest.raises(ValueError, match=r"."):
+        Calibrator.from_json(damage(text))
+
+
+def test_distrust_fades_while_nothing_is_tried(make_observation: MakeObservation) -> None:
+    calibrator = Calibrator()
+    calibrator.observe(make_observation(knobs=None, at_seconds=1e9))
+    for _ in range(20):
+        calibrator.realised(-0.05, 0.05)
+    low = calibrator.trust_ratio
+
+    calibrator.observe(make_observation(knobs=None, at_seconds=1e9 + 4 * 7 * 86_400.0))
+
+    assert low < 0.15
+    assert calibrator.trust_ratio > 0.35
+
+
+def _try_changes(calibrator: Calibrator, count: int) -> None:
+    generator = np.random.default_rng(2)
+    for promised, came in generator.normal(0.0, 0.05, (count, 2)).tolist():
+        calibrator.realised(
+            promised,
+            came,
+            noise=0.01,
+            twin_score=2 * promised,
+            moved=generator.uniform(-0.2, 0.2, len(Role)).tolist(),
+            context=generator.uniform(2.0, 8.0, 6).tolist(),
+        )
 
 
 def test_memory_keeps_what_was_tried_once_and_forgets_the_oldest_of_the_commonest(

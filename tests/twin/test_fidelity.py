@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tuner.twin.fidelity import Fidelity, Trust
+from tuner.twin.fidelity import Fidelity
 from tuner.values.metrics import MetricVector, metric_vector
 
 
@@ -53,24 +53,18 @@ def test_right_directions_keep_it() -> None:
     assert fidelity.ratio == 1.0
 
 
-def test_trust_starts_at_one_half_and_follows_the_signs() -> None:
-    good, bad = Trust(), Trust()
-    assert good.ratio == 0.5
-    for _ in range(30):
-        good.realised(-0.05, -0.03)
-        bad.realised(-0.05, 0.03)
+def test_what_it_learned_survives_a_restart() -> None:
+    fidelity = Fidelity()
+    fidelity.foretold(metrics(12.0), metrics(10.0))
+    fidelity.changed((metrics(10.0), metrics(8.0)), (metrics(10.0), metrics(12.0)))
 
-    assert good.ratio > 0.85
-    assert bad.ratio < 0.15
+    back = Fidelity.from_json(fidelity.to_json())
 
-
-def test_one_trial_moves_trust_by_little() -> None:
-    assert Trust().realised(-0.05, -0.03) == pytest.approx(3.0 / 5.0)
-    assert Trust().realised(-0.05, 0.03) == pytest.approx(2.0 / 5.0)
+    assert back.ratio == fidelity.ratio
+    assert back.to_json() == fidelity.to_json()
 
 
-def test_what_cannot_be_told_from_nothing_counts_half_and_the_unknown_not_at_all() -> None:
-    trust = Trust()
-
-    assert trust.realised(-0.05, 0.002, noise=0.01) == 0.5
-    assert trust.realised(-0.05, float("nan")) == 0.5
+@pytest.mark.parametrize("text", ["", "{}", "[]", "[1, 2, 3]", '[["a"], 0, 0]', "[[NaN], 0, 0]", "[[], null, 0]"])
+def test_a_damaged_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Fidelity.from_json(text)

@@ -227,6 +227,31 @@ def test_every_draw_agrees_under_the_setting_in_force_and_differs_elsewhere(make
     assert np.ptp(overhead[1]) > 1e-4
 
 
+def test_what_is_said_of_a_setting_does_not_depend_on_the_others_where_that_in_force_is_unknown(
+    make_scenarios: MakeScenarios,
+) -> None:
+    scenarios = replace(make_scenarios(), parameter_draws=np.ones((1, PARAMETER_COUNT)))
+    other = setting(base_slice=0.15)
+
+    alone = evaluate(MIDDLE, scenarios, TwinParameters())
+    together = evaluate(np.concatenate([MIDDLE, other, other]), scenarios, TwinParameters())
+
+    np.testing.assert_array_equal(together[0], alone[0])
+
+
+def test_an_absent_knob_does_not_keep_the_draws_from_being_held_to_what_is_observed(
+    make_scenarios: MakeScenarios,
+) -> None:
+    scenarios = replace(
+        joined([make_scenarios()] * 2), parameter_draws=np.array([[0.0], [1.0]]) * np.ones(PARAMETER_COUNT)
+    )
+    without = setting(period=np.nan)
+
+    said = evaluate(without, scenarios, replace(TwinParameters(), knobs=without[0]))
+
+    assert said[0, 1] == pytest.approx(said[0, 0], rel=1e-9, nan_ok=True)
+
+
 def test_levels_shift_what_is_said(make_scenarios: MakeScenarios) -> None:
     levels = np.zeros(13)
     levels[LEVELLED] = np.log(4000.0)

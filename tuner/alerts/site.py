@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tuner.record.families import PREFIX
@@ -54,7 +54,7 @@ class Site:
     team: str = "scheduling"
     runbook_url: str = DEFAULT_RUNBOOKS
     dashboard_url: str = DEFAULT_DASHBOARDS
-    speed: float = field(default=1.0)
+    speed: float = 1.0
 
     def has(self, *names: str) -> bool:
         """Say whether the thresholds exist: an alert without its threshold is left out."""
@@ -76,13 +76,14 @@ class Site:
         """Return matchers for the site's series, in braces; empty where there are none.
 
         Args:
-            **labels: Further labels: `a|b` matches either, `!a` all others.
+            **labels: Further labels: `a|b` matches either, `!a` and `!a|b` all others.
         """
         own = {"cluster": self.cluster, "policy": self.policy}
         parts = [f'{label}="{escape(value)}"' for label, value in own.items() if value is not None]
         for label, value in labels.items():
-            operator = "!=" if value.startswith("!") else "=~" if "|" in value else "="
-            parts.append(f'{label}{operator}"{escape(value.removeprefix("!"))}"')
+            wanted = value.removeprefix("!")
+            operator = {(True, True): "=~", (True, False): "=", (False, True): "!~", (False, False): "!="}
+            parts.append(f'{label}{operator[wanted == value, "|" in wanted]}"{escape(wanted)}"')
         return f"{{{', '.join(parts)}}}" if parts else ""
 
     def series(self, name: str, /, **labels: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tuner.bench.cases import ARMS, BEST_FIXED, FIXED_ARMS, TUNED_ARMS, UNTOUCHED, BoundSet
+from tuner.bench.faults import FAULT_ARMS
 from tuner.bench.hindsight import Hindsight, Job, best_fixed
 from tuner.bench.remembered import Remembered, key_of
 from tuner.bench.replays import Outcome, replay
@@ -40,21 +41,30 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What came of a case.
+class Outcomes:
+    """What came of the arms of a case, untouched among them.
 
     Attributes:
         outcomes: By arm, one a seed; in the order of the tables.
-        hindsight: How the best fixed setting was found.
     """
 
     outcomes: Mapping[str, tuple[Outcome, ...]]
-    hindsight: Hindsight
 
     def scores(self, arm: str) -> tuple[float, ...]:
         """Return the scores of an arm against untouched, one a seed."""
         pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
         return tuple(outcome.score(untouched) for outcome, untouched in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(Outcomes):
+    """What came of a comparison.
+
+    Attributes:
+        hindsight: How the best fixed setting was found.
+    """
+
+    hindsight: Hindsight
 
 
 class Laboratory:
@@ -84,7 +94,7 @@ class Laboratory:
             budget: Most replays for the best fixed setting.
             others: Tuners of the outside, by name. Their replays are not remembered, for their code is not known.
         """
-        outcomes = {UNTOUCHED: self.fixed(case, FIXED_ARMS[UNTOUCHED](case.bounds), title=UNTOUCHED)}
+        outcomes = {UNTOUCHED: self._untouched(case)}
         # The long ones first: while they think, the others simulate.
         for arm in reversed(tuple(TUNED_ARMS)):
             outcomes[arm] = self.tuned(case, arm, TUNED_ARMS[arm])
@@ -96,6 +106,14 @@ class Laboratory:
         outcomes[BEST_FIXED] = self.fixed(case, best, title=f"{BEST_FIXED} ({hindsight.knobs.describe()})")
         outcomes |= {arm: self.tuned(case, arm, tuner, remember=False) for arm, tuner in (others or {}).items()}
         return Compared({arm: outcomes[arm] for arm in (*ARMS, *(others or {}))}, hindsight)
+
+    def mislead(self, case: Case) -> Outcomes:
+        """Run the arms of a case that have something badly wrong in them."""
+        misled = {arm: self.tuned(case, arm, tuner) for arm, tuner in FAULT_ARMS.items()}
+        return Outcomes({UNTOUCHED: self._untouched(case), **misled})
+
+    def _untouched(self, case: Case) -> tuple[Outcome, ...]:
+        return self.fixed(case, FIXED_ARMS[UNTOUCHED](case.bounds), title=UNTOUCHED)
 
     def fixed(self, case: Case, settings: ClockSettings, *, title: str) -> tuple[Outcome, ...]:
         """Replay a setting that nobody touches on every seed."""

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -24,7 +24,9 @@ from tuner.bench.replays import MINUTE_SECONDS, WINDOW_SECONDS, Sidecar
 from tuner.bench.tuners import Site
 from tuner.demo.world import START_AT_SECONDS
 from tuner.errors import ChangeConflicted
+from tuner.forecast.stage import Forecasting
 from tuner.observe.source import Answer, Series
+from tuner.propose.scoring import Evaluate
 from tuner.reference.documents import ReplayClock, forecast_of
 from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.snapshot import Snapshot
@@ -36,6 +38,9 @@ from tuner.values.stages import Forecast, Step
 
 LOOKBACK_SECONDS: Final = 300.0
 """How long a sample stands for later times, as in Prometheus."""
+
+VERIFY_METHOD: Final = "switchback"
+"""How changes are verified; the other one is `before_after`."""
 
 _NODE_METRICS: Final[Mapping[str, Callable[[Snapshot, Snapshot], Sequence[float]]]] = {
     "accelerator_utilization_ratio": lambda before, now: np.minimum(
@@ -143,17 +148,43 @@ class DirectActuator:
         return self.read()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What stands in for a part of the loop; the default is the product as it is shipped.
+
+    Attributes:
+        evaluate: The twin; None for the one that is shipped.
+        forecasting: Class of the forecasting stage; None for the one that is shipped.
+        source: Class of what the loop reads from.
+    """
+
+    evaluate: Evaluate | None = None
+    forecasting: type[Forecasting] | None = None
+    source: type[MinuteSource] = MinuteSource
+
+    def parts(self, policy: Policy) -> Mapping[str, Any]:
+        """Return what `wiring.assemble` is given instead of its own."""
+        parts: dict[str, Any] = {}
+        if self.evaluate is not None:
+            parts["evaluate"] = self.evaluate
+        if self.forecasting is not None:
+            parts["forecasting"] = self.forecasting(policy.forecast, seed=policy.search.seed)
+        return parts
+
+
 class Clocktuner(Sidecar):
-    """The product as it is shipped: its loop, with the shipped policy."""
+    """The product: its loop, with the shipped policy."""
 
     _one_thinks: ClassVar[threading.Lock] = threading.Lock()
     # Replays run side by side; two loops that think at once would only wait for the same interpreter, and share the
     # number of threads that torch is told to use.
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, fault: Fault = Fault()) -> None:
+        """Prepare a loop, which is put together when it meets its scheduler."""
+        self._fault = fault
         self._folder = Path(tempfile.mkdtemp(prefix="clocktuner-bench-"))
         self._policy = policy_for(site, journal=self._folder / "journal.sqlite")
-        self._source = MinuteSource(window_seconds=self._policy.cycle.recent_window_seconds)
+        self._source = fault.source(window_seconds=self._policy.cycle.recent_window_seconds)
         self._scheduler: ReferenceScheduler | None = None
         self._parts: wiring.Parts | None = None
         self._rollbacks = 0
@@ -177,7 +208,13 @@ class Clocktuner(Sidecar):
     def attach(self, scheduler: ReferenceScheduler) -> None:
         """Put the loop together."""
         self._scheduler = scheduler
-        self._parts = wiring.assemble(self._policy, source=self._source, actuator=DirectActuator(scheduler), clock=None)
+        self._parts = wiring.assemble(
+            self._policy,
+            source=self._source,
+            actuator=DirectActuator(scheduler),
+            clock=None,
+            **self._fault.parts(self._policy),
+        )
 
     def watch(self, snapshot: Snapshot) -> None:
         """Scrape."""
@@ -222,6 +259,7 @@ def policy_for(site: Site, *, journal: Path) -> Policy:
         "knobs": {spec.role: policy.knobs[spec.role].model_copy(update=_bounds(spec)) for spec in site.specs},
         "cycle": policy.cycle.model_copy(update={"period_seconds": WINDOW_SECONDS}),
         "search": policy.search.model_copy(update={"seed": site.seed}),
+        "verify": policy.verify.model_copy(update={"method": VERIFY_METHOD}),
         "journal": policy.journal.model_copy(update={"path": str(journal)}),
     }
     return Policy.model_validate(policy.model_copy(update=changed).model_dump(exclude_unset=False))

@@ -13,6 +13,11 @@ Figures, for each workload and set of bounds:
     tuning_regret_ratio_WORKLOAD_BOUNDS       clocktuner's regret over that of the best live method
     tuning_hindsight_gain_WORKLOAD_BOUNDS     gain of the best fixed setting
 
+and over all of them, for each arm with something badly wrong in it (`tuner.bench.faults`):
+
+    tuning_worst_ratio_ARM                    cost against untouched, the upper 95 % bound over the seeds, where that is
+                                              highest
+
 A whole run takes hours. Every replay is remembered as soon as it is made, so a run that was stopped goes on where it
 was. What is remembered is told apart by code, workload, seed, bounds and settings.
 """
@@ -45,9 +50,12 @@ from tuner.bench.hardware import nodes_for_equal_wait
 from tuner.bench.hindsight import MAX_RUNS
 from tuner.bench.remembered import Remembered, default_folder
 from tuner.bench.results import Results
+from tuner.bench.safety import safety
+from tuner.bench.selection import Arms
+from tuner.bench.telling import mean_metrics, told
 from tuner.bench.tuners import TunerFactory
 from tuner.reference.workloads import BENCH_NAMES, NamedWorkload
-from tuner.values.metrics import METRIC_NAMES, MetricVector, worsened
+from tuner.values.metrics import METRIC_NAMES, worsened
 
 GOAL_GAP_CLOSED: Final = 0.8
 GOAL_HARM: Final = 0.01
@@ -72,6 +80,7 @@ def run(
     cache: Path | None = None,
     names: Sequence[str] = BENCH_NAMES,
     others: Mapping[str, TunerFactory] | None = None,
+    arms: Arms = Arms.ALL,
 ) -> Results:
     """Run the benchmark, print a table for each workload and set of bounds, and return the figures.
 
@@ -83,6 +92,7 @@ def run(
         cache: Folder in which replays are remembered; in the user's cache directory where absent.
         names: Shipped workloads to run.
         others: Tuners of the outside that take part, by name; see `tuner.bench.tuners`.
+        arms: Which arms to run: those that are compared, those with something wrong in them, or all.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -104,16 +114,32 @@ def run(
     with closing(
         Laboratory(memory, say=lambda line: console.print(line, highlight=False, soft_wrap=True))
     ) as laboratory:
-        compared = {}
-        for case in cases:
-            compared[case.name, case.bounds.name] = found = laboratory.compare(case, budget=budget, others=others)
-            judge(results, case, found)
-            _print(case, found)
-        recommended = [case for case in cases if case.bounds is RECOMMENDED]
-        _headlines(results, laboratory, recommended, compared, quick=quick)
+        if arms is not Arms.COMPARED:
+            safety(results, laboratory, cases, quick=quick)
+        if arms is not Arms.SAFETY:
+            _comparison(results, laboratory, cases, budget=budget, others=others, quick=quick)
     results.setting["replays_made"] = memory.made
     results.setting["replays_remembered"] = memory.recalled
     return results
+
+
+def _comparison(
+    results: Results,
+    laboratory: Laboratory,
+    cases: Sequence[Case],
+    *,
+    budget: int,
+    others: Mapping[str, TunerFactory] | None,
+    quick: bool,
+) -> None:
+    """Compare clocktuner with other ways to tune, and add what comes of it."""
+    compared = {}
+    for case in cases:
+        compared[case.name, case.bounds.name] = found = laboratory.compare(case, budget=budget, others=others)
+        judge(results, case, found)
+        _print(case, found)
+    recommended = [case for case in cases if case.bounds is RECOMMENDED]
+    _headlines(results, laboratory, recommended, compared, quick=quick)
 
 
 def judge(results: Results, case: Case, found: Compared) -> None:
@@ -129,50 +155,32 @@ def judge(results: Results, case: Case, found: Compared) -> None:
     results.add(f"tuning_hindsight_gain_{name}", -Spread.of(fixed).mean)
     arms = results.setting.setdefault("arms", {})
     if isinstance(arms, dict):
-        arms[name] = {arm: _told(found, arm) for arm in found.outcomes}
+        arms[name] = {arm: told(found, arm) for arm in found.outcomes}
         arms[name][BEST_FIXED] |= {"setting": found.hindsight.knobs.describe(), "replays": found.hindsight.runs}
-
-
-def _told(found: Compared, arm: str) -> dict[str, object]:
-    """Return all that is told of an arm: means over the seeds, and the scores one by one."""
-    outcomes, untouched = found.outcomes[arm], found.outcomes[UNTOUCHED]
-    spread = Spread.of(found.scores(arm))
-    metrics = _mean_metrics(found, arm)
-    harmful = [outcome.harmful_minutes(other) for outcome, other in zip(outcomes, untouched, strict=True)]
-    return {
-        "score": spread.mean,
-        "score_error": _or_none(spread.error),
-        "scores": list(found.scores(arm)),
-        "metrics": {name: _or_none(value) for name, value in zip(METRIC_NAMES, metrics.tolist(), strict=True)},
-        "worse": list(worsened(metrics, _mean_metrics(found, UNTOUCHED))),
-        "changes": float(np.mean([outcome.changes for outcome in outcomes])),
-        "rollbacks": float(np.mean([outcome.rollbacks for outcome in outcomes])),
-        "harmful_minutes": float(np.mean(harmful)),
-    }
 
 
 def _print(case: Case, found: Compared) -> None:
     """Print what came of a case: one column an arm, metrics that are worse than untouched marked."""
-    told = {arm: _told(found, arm) for arm in found.outcomes}
+    columns = {arm: told(found, arm) for arm in found.outcomes}
     title = (
         f"{case.name}, {case.bounds.name} bounds, from {case.bounds.start_name}; means of {len(case.seeds)} seeds; "
         f"best fixed after {found.hindsight.runs} replays: {found.hindsight.knobs.describe()}; "
         "* worse than untouched (simulated)"
     )
-    table = Table("", *told, title=title, title_justify="left")
+    table = Table("", *columns, title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in told))
-    table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in told))
-    untouched = _mean_metrics(found, UNTOUCHED)
+    table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in columns))
+    table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in columns))
+    untouched = mean_metrics(found, UNTOUCHED)
     for index, name in enumerate(METRIC_NAMES):
         cells = []
-        for arm in told:
-            metrics = _mean_metrics(found, arm)
+        for arm in columns:
+            metrics = mean_metrics(found, arm)
             cells.append(f"{metrics[index]:.4g}" + ("*" if name in worsened(metrics, untouched) else ""))
         table.add_row(name, *cells)
     for count in ("changes", "rollbacks", "harmful_minutes"):
-        table.add_row(count.replace("_", " "), *(f"{told[arm][count]:g}" for arm in told))
+        table.add_row(count.replace("_", " "), *(f"{columns[arm][count]:g}" for arm in columns))
     Console(width=180).print(table)
 
 
@@ -251,16 +259,3 @@ def _compile(console: Console) -> None:
     with console.status("compiling"):
         scheduler.warm_up()
         model.warm_up()
-
-
-def _mean_metrics(found: Compared, arm: str) -> MetricVector:
-    """Return the mean of each metric over the seeds that have a sample of it, shape (13,)."""
-    values = np.array([outcome.metrics for outcome in found.outcomes[arm]])
-    known = np.isfinite(values)
-    sums = np.where(known, values, 0.0).sum(axis=0)
-    means: MetricVector = np.divide(sums, known.sum(axis=0), out=np.full(sums.size, np.nan), where=known.any(axis=0))
-    return means
-
-
-def _or_none(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -28,6 +28,9 @@ MAX_BACKFILL: Final = 24
 FIRST_ITERATIONS: Final = 6
 NEXT_ITERATIONS: Final = 1
 
+STATE_NAME: Final = "twin"
+"""Name under which the journal keeps what outlives a process."""
+
 _FORMAT: Final = 1
 """Version of the stored text; raised whenever an older reader would misread it."""
 

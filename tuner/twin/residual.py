@@ -24,8 +24,9 @@ FEATURES: Final = 2 + _ROLES + CONTEXT_COMPONENTS
 
 OPTIMISM_SPREAD: Final = 0.02
 """Believed spread of what is added to every change alike (assumption): two per cent of the score."""
-PROMISE_SPREAD: Final = 0.5
-"""Believed spread of the share of its promise by which the twin is off (assumption): half of it."""
+PROMISE_SPREAD: Final = 0.35
+"""Believed spread of the share of its promise by which the twin is off (assumption): a third of it. With one half, a
+single contradiction would keep a good twin from trying anything for weeks; so it takes two."""
 MOVE_SPREAD: Final = 0.1
 """Believed spread of what a knob's way over its whole range adds (assumption): ten per cent of the score."""
 CONTEXT_SPREAD: Final = 0.02
@@ -146,7 +147,7 @@ def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: Fl
         coefficients[:] = np.linalg.solve(learned + prior, rows.T @ (weights * excess))
     inverse = np.linalg.inv(learned + prior)
     # Where realised scores scatter by more than their errors, all of it is that much less sure.
-    scatter = max(1.0, float(np.average(robust * wild, weights=faded)))
+    scatter = max(1.0, float((DEGREES + faded @ (robust * wild)) / (DEGREES + faded.sum())))
     return {"coefficients": coefficients, "covariance": scatter * inverse @ learned @ inverse}
 
 

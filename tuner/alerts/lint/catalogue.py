@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tuner.alerts.lint import alerting, naming, querying
+from tuner.alerts.lint import alerting, naming, querying, selecting
 from tuner.alerts.lint.alerting import Problem
 from tuner.alerts.lint.rules import Book, Finding, Options, Rule, read_rules
 
@@ -35,9 +35,9 @@ CHECKS: Final = (
     Check("promql/nan", querying.nan),
     Check("promql/range_query", querying.range_query),
     Check("promql/rate", querying.rate),
-    Check("promql/regexp", querying.regexp),
-    Check("promql/selector", querying.selector),
-    Check("promql/series", querying.series),
+    Check("promql/regexp", selecting.regexp),
+    Check("promql/selector", selecting.selector),
+    Check("promql/series", selecting.series),
     Check("promql/vector_matching", querying.vector_matching),
     Check("rule/dependency", naming.dependency),
     Check("rule/duplicate", naming.duplicate),
