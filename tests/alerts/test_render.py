@@ -262,6 +262,15 @@ def test_spans_are_written_as_prometheus_reads_them(seconds: float, text: str) -
     assert duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "matcher"), [("a", 'x="a"'), ("a|b", 'x=~"a|b"'), ("!a", 'x!="a"'), ("!a|b", 'x!~"a|b"')]
+)
+def test_matchers_choose_one_either_or_all_others(value: str, matcher: str) -> None:
+    assert Site(thresholds={}).matchers(x=value) == f"{{{matcher}}}"
+    assert Site(thresholds={}, cluster="n").matchers(x=value) == f'{{cluster="n", {matcher}}}'
+    assert Site(thresholds={}).matchers() == ""
+
+
 def test_minutes_are_rounded_up() -> None:
     assert [whole_minutes(seconds) for seconds in (60.0, 61.0, 0.0)] == [1, 2, 0]
 

@@ -17,8 +17,8 @@ from tuner.alerts.catalogue import alerts, groups
 from tuner.alerts.examples import CASES, FILES
 from tuner.alerts.lint.catalogue import lint
 from tuner.alerts.lint.promql import parse, selectors
-from tuner.alerts.lint.querying import EXPORTED
 from tuner.alerts.lint.rules import Options, duration_seconds
+from tuner.alerts.lint.selecting import EXPORTED
 from tuner.alerts.render import labels
 from tuner.alerts.rows import DERIVED, Alert, Component, Dashboard, Severity
 from tuner.alerts.shipped import site, texts
@@ -207,14 +207,21 @@ def test_no_runbook_is_left_behind_and_the_index_lists_all() -> None:
     assert sorted(linked) == NAMES
 
 
-def test_every_command_that_alerts_and_runbooks_name_exists() -> None:
-    commands = getattr(get_command(app), "commands", {})
-    texts_told = [path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")]
-    texts_told += [rule["annotations"]["description"] for rule in ALERTS]
+def test_every_command_that_alerts_and_runbooks_name_exists_with_its_options() -> None:
+    told = [path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")]
+    told += [rule["annotations"]["description"] for rule in ALERTS]
 
-    named = {command for text in texts_told for command in re.findall(r"`clocktuner ([a-z]+)", text)}
+    named = {line for text in told for line in re.findall(r"`clocktuner ([^`]+)`", text)}
 
-    assert named <= set(commands), f"not there: {sorted(named - set(commands))}"
+    assert len(named) > 10
+    for line in named:
+        command: Any = get_command(app)
+        for word in line.split():
+            if word in getattr(command, "commands", {}):
+                command = command.commands[word]
+            elif word.startswith("--"):
+                assert word in {option for parameter in command.params for option in parameter.opts}, line
+        assert not getattr(command, "commands", {}), f"clocktuner {line} is no command"
 
 
 def test_our_own_linter_has_nothing_to_say() -> None:
@@ -318,13 +325,14 @@ def test_inhibition_names_alerts_and_components_that_exist() -> None:
         ("SelfHealFailing", "ConfigDriftUnrepaired"),
     ],
 )
-def test_the_alert_that_silences_comes_before_the_one_that_it_silences(silencing: str, silenced: str) -> None:
-    """Where one cause raises both, the more severe one waits no longer: else both are sent."""
+def test_the_alert_that_silences_comes_first_and_leaves_last(silencing: str, silenced: str) -> None:
+    """Where one cause raises both, the more severe one waits no longer and stays no shorter: else both are sent."""
     first, second = (next(row for row in ROWS if row.name == name) for name in (silencing, silenced))
 
     assert first.component is second.component
     assert (first.severity, second.severity) == (Severity.CRITICAL, Severity.WARNING)
     assert first.for_seconds <= second.for_seconds
+    assert first.keep_seconds >= second.keep_seconds
 
 
 def test_groups_wait_for_longer_than_an_evaluation() -> None:

@@ -53,7 +53,7 @@ def _latency(site: Site) -> Iterator[Alert]:
         expression=f"{site.latest('latency_breaker_state', state='open')} == 1\n"
         f"and on (cluster, policy)\n{site.latest('scheduler_mode', mode=SchedulerMode.FULL.value)} == 1\n"
         f"and on (cluster, policy)\n{site.latest('mode', mode='auto')} == 1\n"
-        f"unless on (cluster, policy)\n{site.latest('paused')} == 1",
+        f"unless on (cluster, policy)\n{site.latest('paused', by='kill_switch')} == 1",
         for_seconds=180,
         keep_seconds=300,
         absence="ClockTunerGuardStalled",
@@ -62,7 +62,7 @@ def _latency(site: Site) -> Iterator[Alert]:
                 gauge("latency_breaker_state", 0, 1, state="open"),
                 gauge("scheduler_mode", 1, 1, mode=SchedulerMode.FULL.value),
                 gauge("mode", 1, 1, mode="auto"),
-                gauge("paused", 0, 0, by="person"),
+                gauge("paused", 0, 0, by="kill_switch"),
             ),
         ),
     )

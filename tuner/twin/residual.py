@@ -25,8 +25,8 @@ FEATURES: Final = 2 + _ROLES + CONTEXT_COMPONENTS
 OPTIMISM_SPREAD: Final = 0.02
 """Believed spread of what is added to every change alike (assumption): two per cent of the score."""
 PROMISE_SPREAD: Final = 0.35
-"""Believed spread of the share of its promise by which the twin is off (assumption): a third of it. With one half, a
-single contradiction would keep a good twin from trying anything for weeks; so it takes two."""
+"""Believed spread of the share of its promise by which the twin is off (assumption): a third of it. With one half, one
+clear contradiction would keep a good twin from trying anything for weeks."""
 MOVE_SPREAD: Final = 0.1
 """Believed spread of what a knob's way over its whole range adds (assumption): ten per cent of the score."""
 CONTEXT_SPREAD: Final = 0.02
@@ -74,8 +74,9 @@ class Residual:
     ) -> tuple[FloatArray, FloatArray]:
         """Return what is to be added to scores, and the standard error of that.
 
-        It never doubles a promise, and never makes a gain of what the twin calls harm: what was learned of promises
-        says little of threats. What does not move is not corrected.
+        A promise is only ever taken down. That one change brought more than was promised is no promise of the next:
+        the first steps bring most, and a correction upwards would buy more changes with it. What does not move is not
+        corrected.
 
         Args:
             scores: What the twin says, shape (C,); NaN is not corrected.
@@ -88,7 +89,7 @@ class Residual:
         rows = _features(scores, moved, context, self.centre)
         rows[~(moved != 0.0).any(axis=1)] = 0.0
         # Summed in an order that no linear-algebra library chooses, so that a decision can be repeated bit for bit.
-        mean = np.maximum((rows * self.coefficients).sum(axis=1), -np.abs(np.nan_to_num(scores)))
+        mean = np.maximum((rows * self.coefficients).sum(axis=1), 0.0)
         variance = (rows[:, :, None] * self.covariance * rows[:, None, :]).sum(axis=(1, 2))
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
