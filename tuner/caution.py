@@ -6,6 +6,7 @@ Pure. The machines are those of `tuner.judge`; here is which events of the loop 
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tuner.errors import ActuatorUnavailable
 from tuner.judge.change_breaker import ChangeBreaker, elapsed, failed, harmed, proven
 from tuner.judge.ladder import Doubt, Ladder, freeze, step, thaw
 from tuner.settings.safety import ChangeBreakerSettings
@@ -73,7 +74,8 @@ def learned(
 ) -> Caution:
     """Return it with what a cycle's change has shown.
 
-    A change that was undone for harm counts as harm; one that ended otherwise proves the small trial of a half-open
+    A change that was undone for harm counts as harm, and so does one that the scheduler fell silent over: it may have
+    died of it. A change that ended otherwise proves the small trial of a half-open
     breaker, if it began after that had opened. A roll-back that failed, and an unexpected error while changing, open it
     at once.
 
@@ -92,6 +94,9 @@ def learned(
     if undone and (record.decision == "failed" or (failure is not None and failure.stage == "apply")):
         reason = f"the roll-back of cycle {record.cycle_id} failed: {record.reason}"
         return replace(caution, change_breaker=failed(breaker, at_seconds=at, settings=settings, reason=reason))
+    if failure is not None and failure.stage == "apply" and failure.reason == ActuatorUnavailable.reason:
+        reason = f"the scheduler fell silent when it was changed, in cycle {record.cycle_id}: {failure.detail}"
+        return replace(caution, change_breaker=harmed(breaker, at_seconds=at, settings=settings, reason=reason))
     if look is None:
         return caution
     if look.harm and undone:

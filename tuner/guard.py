@@ -82,7 +82,8 @@ class Guard:
     ) -> None:
         """Take the parts, and resume from what the journal remembers."""
         self._policy = policy
-        self._glance = glance
+        self.glance: Final = glance
+        """The guard's eyes."""
         self._actuator = actuator
         self._writer = writer
         self._keeper = keeper
@@ -131,7 +132,7 @@ class Guard:
 
     def _read(self, at_seconds: float) -> Reading | None:
         try:
-            return self._glance.read(at_seconds=at_seconds)
+            return self.glance.read(at_seconds=at_seconds)
         except SourceUnavailable as error:
             self._log.warning("guard_blind", reason=error.reason, detail=str(error))
             return None
@@ -293,7 +294,7 @@ class Guard:
                 settings=self._keeper.state,
                 kept=None if kept is None else kept.decision,
                 heal_exhausted=self._keeper.exhausted,
-                clock_offset_seconds=self._glance.clock_offset_seconds,
+                clock_offset_seconds=self.glance.clock_offset_seconds,
             )
         )
 

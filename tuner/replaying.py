@@ -135,7 +135,7 @@ def _guarded(beside: dict[str, Any]) -> dict[str, Any]:
         given["directions"] = {Role(role): way for role, way in dict(given["directions"]).items()}
     for name, kind in (("change_breaker", ChangeBreaker), ("ladder", Ladder)):
         if name in given:
-            given[name] = decode(kind, json.dumps(given[name]))
+            given[name] = decode(kind, json.dumps(given[name], allow_nan=False))
     return given
 
 

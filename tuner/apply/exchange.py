@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,11 +28,13 @@ class Answer:
         status: HTTP status.
         etag: The entity tag as sent, quotes and all; empty where there is none.
         body: The content.
+        headers: The other headers by their names in lower case; of several with one name the last.
     """
 
     status: int
     etag: str
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def exchange(
@@ -87,7 +89,8 @@ def exchange(
         raise ActuatorUnavailable(f"{where}: the answer has more than {MAX_ANSWER_BYTES} bytes")
     if response.length:  # What is still to come of the length that was announced.
         raise ActuatorUnavailable(f"{where}: the answer ends {response.length} bytes early")
-    return Answer(response.status, response.getheader("ETag", ""), content)
+    others = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, others.pop("etag", ""), content, others)
 
 
 def _connection(scheme: str, host: str, port: int | None, timeout_seconds: float) -> http.client.HTTPConnection:

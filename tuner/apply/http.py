@@ -4,10 +4,10 @@ The object is written back as it was read but for the knobs, so that what the tu
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tuner.apply.actuator import Current
@@ -17,6 +17,7 @@ from tuner.apply.native import from_native, get_path, put_path, same_native, to_
 from tuner.errors import ActuatorUnavailable, ChangeConflicted, ChangeRejected, PermanentError
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import KnobMapping
+from tuner.settings.tokens import authorization
 from tuner.values.knobs import KnobValues, Role, SchedulerMode
 from tuner.values.stages import Forecast
 
@@ -37,6 +38,7 @@ class _Page:
 
     document: Mapping[str, object]
     revision: str
+    instance: str
 
 
 class HttpActuator:
@@ -144,7 +146,7 @@ class HttpActuator:
                 document = put_path(document, path, native)
             except KeyError:
                 raise ChangeRejected(f"{path} stands below a setting that holds no keys; nothing was written") from None
-        body = json.dumps(document).encode()
+        body = json.dumps(document, allow_nan=False).encode()
         try:
             answer = self._exchange("PUT", self._settings.url, body=body, headers={"If-Match": page.revision})
             _check_written(answer, what="setting")
@@ -183,7 +185,7 @@ class HttpActuator:
                 raise PermanentError(f"{self._settings.url} has no setting {path}; check knobs.{role}.native") from None
             except ValueError as error:
                 raise PermanentError(f"{self._settings.url}: {path} is {error}; check knobs.{role}") from None
-        return Current(KnobValues.of(values), self._mode(page), page.revision, page.document)
+        return Current(KnobValues.of(values), self._mode(page), page.revision, page.document, page.instance)
 
     def _mode(self, page: _Page) -> SchedulerMode:
         try:
@@ -207,14 +209,14 @@ class HttpActuator:
         if answer.status != 200:
             raise PermanentError(f"{url} answers {answer.status}: {_words(answer)}; check actuator.url and its token")
         try:
-            document = json.loads(answer.body)
+            document = json.loads(answer.body, parse_constant=_refuse, parse_float=_finite)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise PermanentError(f"{url} answers no JSON object: {_words(answer)}; check actuator.url")
         if not answer.etag or not answer.etag.isascii() or not answer.etag.isprintable():
             raise PermanentError(f"{url} sends no usable ETag, without which changes of others could be overwritten")
-        return _Page(document, answer.etag)
+        return _Page(document, answer.etag, answer.headers.get(self._settings.instance_header.lower(), ""))
 
     def _exchange(
         self, method: str, url: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -223,6 +225,16 @@ class HttpActuator:
         if body is not None:
             sent["Content-Type"] = "application/json"
         return exchange(method, url, timeout_seconds=self._settings.timeout_seconds, headers=sent, body=body)
+
+
+def _refuse(word: str) -> float:
+    """Refuse NaN and Infinity, which Python reads and JSON does not know: they would be written back."""
+    raise ValueError(f"{word} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """Refuse numbers that are too large: they would be written back as Infinity."""
+    return number if math.isfinite(number := float(text)) else _refuse(text)
 
 
 def _holds(page: _Page, wanted: Mapping[str, object]) -> bool:
@@ -260,15 +272,7 @@ def _words(answer: Answer) -> str:
 
 def _authorization(token_file: str | None) -> dict[str, str]:
     """Return the header with the token, read anew because tokens are renewed in place."""
-    if token_file is None:
-        return {}
     try:
-        token = Path(token_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise PermanentError(
-            f"{token_file} cannot be read, must hold a bearer token; check actuator.token_file"
-        ) from None
-    # A token that no header can carry would be repeated by the error message of whatever refuses it.
-    if not token.isprintable() or not token or " " in token:
-        raise PermanentError(f"{token_file} holds no bearer token, must be one word; check actuator.token_file")
-    return {"Authorization": f"Bearer {token}"}
+        return authorization(token_file, key="actuator.token_file")
+    except ValueError as error:
+        raise PermanentError(str(error)) from None

@@ -148,7 +148,7 @@ class FleetProcess:
     def write(self, *, until: int, nodes_from: int = 0) -> int:
         """Have it write its series up to a minute, left out; return how many samples the store has taken."""
         stdin = _pipe(self._child.stdin)
-        stdin.write(json.dumps({"until": until, "nodes_from": nodes_from}) + "\n")
+        stdin.write(json.dumps({"until": until, "nodes_from": nodes_from}, allow_nan=False) + "\n")
         stdin.flush()
         return int(self._hear()["samples"])
 

@@ -220,7 +220,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _say(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 

@@ -1,6 +1,6 @@
 """`clocktuner bench guard`: what a guard tick costs, and how late one comes while whole tuning cycles run beside it.
 
-The store is that of `bench cycle`. First the guard looks alone, every five seconds of the recorded time. Then it ticks
+The store is that of `bench cycle`. First it ticks alone, every five seconds of the recorded time. Then it ticks
 once a second in a thread of its own, as in the daemon, while the main thread runs one cycle after the other: what the
 cycle does not give way for shows as a tick that begins late.
 """
@@ -34,7 +34,7 @@ from tuner.bench.results import Results
 from tuner.demo.prometheus_server import prometheus_server
 from tuner.demo.world import START_AT_SECONDS
 from tuner.errors import ConfigError, PermanentError
-from tuner.observe.glance import GUARDED, Glance, guard_policy
+from tuner.observe.glance import GUARDED
 from tuner.settings.model import Policy
 from tuner.ticker import Ticker
 
@@ -149,9 +149,9 @@ def run(*, nodes: int, quick: bool) -> Results:
             fleet.write(until=minutes)
             policy = guarded(bench_policy(server.url, fleet.url, journal=Path(folder) / "journal.sqlite"))
             before = cpu_seconds_of(server.pid)
-            alone = look_alone(policy, ticks=ticks)
-            store_seconds = (cpu_seconds_of(server.pid) - before) / ticks
             with open_parts(policy) as parts:
+                alone = tick_alone(parts, ticks=ticks)
+                store_seconds = (cpu_seconds_of(server.pid) - before) / ticks
                 beside, measured = tick_beside(parts, tick_of(parts), fleet, cycles=cycles, source_pid=server.pid)
             results.setting["series"] = fleet.series
     _report(results, alone, beside, measured, store_seconds=store_seconds)
@@ -165,38 +165,28 @@ def guarded(policy: Policy) -> Policy:
 
 
 def tick_of(parts: wiring.Parts) -> Tick:
-    """Return what a tick does."""
-    glance = glance_of(parts.policy)
-    return lambda at_seconds: seen(glance, at_seconds)
+    """Return what a tick does: all of it, orders, metrics, settings, breakers and the tuner's own metrics."""
+
+    def tick(at_seconds: float) -> None:
+        parts.guard.tick(at_seconds=at_seconds)
+        problems = parts.guard.glance.last_problems
+        if problems:
+            raise PermanentError(f"the guard did not see everything: {problems[0].metric}: {problems[0].detail}")
+
+    return tick
 
 
-def glance_of(policy: Policy) -> Glance:
-    """Return the guard's eyes, with a connection of their own."""
-    return Glance(wiring.source_of(guard_policy(policy)), policy)
-
-
-def seen(glance: Glance, at_seconds: float) -> None:
-    """Look once.
-
-    Raises:
-        PermanentError: Not all was seen, so that the time says nothing.
-    """
-    problems = glance.read(at_seconds=at_seconds).problems
-    if problems:
-        raise PermanentError(f"the guard did not see everything: {problems[0].metric}: {problems[0].detail}")
-
-
-def look_alone(policy: Policy, *, ticks: int) -> Ticked:
-    """Look so many times, with nothing beside; the first look, which connects, does not count."""
-    glance, ticked = glance_of(policy), Ticked()
+def tick_alone(parts: wiring.Parts, *, ticks: int) -> Ticked:
+    """Tick so many times, with nothing beside; the first tick, which connects, does not count."""
+    tick, ticked = tick_of(parts), Ticked()
     end = START_AT_SECONDS + SHORT_MINUTES * MINUTE_SECONDS
-    seen(glance, end - ticks * STEP_SECONDS)
+    tick(end - ticks * STEP_SECONDS)
     for index in range(1, ticks + 1):
         started = time.perf_counter()
-        seen(glance, end + (index - ticks) * STEP_SECONDS)
+        tick(end + (index - ticks) * STEP_SECONDS)
         ticked.seconds.append(time.perf_counter() - started)
-        ticked.queries.append(glance.last_queries)
-        ticked.bytes_read.append(glance.last_bytes)
+        ticked.queries.append(parts.guard.glance.last_queries)
+        ticked.bytes_read.append(parts.guard.glance.last_bytes)
     return ticked
 
 

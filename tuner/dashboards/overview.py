@@ -65,4 +65,4 @@ def build(path: Path) -> Path:
 
 def text() -> str:
     """Return the dashboard as the JSON that is shipped."""
-    return json.dumps(overview(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(overview(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,12 +1,19 @@
-"""What speaks against answers: of a source as a whole, of questions that were not answered, and of old samples."""
+"""What speaks against answers: of a whole source, of unanswered questions, of old samples, of values that disagree."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from tuner.observe.asker import Asker
 from tuner.observe.belief import Problems
 from tuner.observe.meter import MeteredSource
 from tuner.observe.questions import Question
+
+MIN_ALLOCATED_RATIO: Final = 0.1
+"""Share of the accelerators that must be allocated before it is odd that not one of them does anything (assumption)."""
+
+MAX_RESTING_WATTS: Final = 120.0
+"""Power that an accelerator may draw while it does nothing: those of data centres rest at 40 to 90 W (assumption)."""
 
 
 def of_source(problems: Problems, source: MeteredSource, *, max_clock_skew_seconds: float) -> None:
@@ -55,3 +62,27 @@ def of_age(problems: Problems, question: Question, age_seconds: float, *, limit_
         problems.add(question.name, "stale", f"newest sample is {age}; the limit is {limit_seconds:g} s")
     elif not problems.concerns(question.name):
         problems.add(question.name, "missing", f"nothing answers {question.current}")
+
+
+def of_utilization(problems: Problems, metrics: Mapping[str, float], context: Mapping[str, float]) -> bool:
+    """Say whether the utilisation is not to be believed: zero on every node, though they are allocated and draw power.
+
+    Accelerators that are cut into slices (NVIDIA's MIG) show a utilisation of 0 however busy they are.
+
+    Args:
+        problems: Where it is noted.
+        metrics: Current values by name; per-node ones as means over the nodes, so that 0 is 0 on every node.
+        context: `accelerators_count` and `nodes_count`, where they are known; else a node counts as one accelerator.
+    """
+    allocated = 1.0 - metrics.get("resource_idle_ratio", math.nan)
+    per_node = context.get("accelerators_count", math.nan) / context.get("nodes_count", math.nan)
+    watts = metrics.get("node_power_watts", math.nan) / (per_node if per_node > 0 else 1.0)
+    suspect = metrics.get("accelerator_utilization_ratio") == 0 and allocated >= MIN_ALLOCATED_RATIO
+    if not (suspect and watts > MAX_RESTING_WATTS):
+        return False
+    detail = (
+        f"0 on every node, while {allocated:.0%} of the accelerators are allocated and draw {watts:.0f} W each, over "
+        f"{MAX_RESTING_WATTS:g} W; where they are cut into slices (MIG), ask for the profiling metric instead"
+    )
+    problems.add("accelerator_utilization_ratio", "implausible", detail)
+    return True

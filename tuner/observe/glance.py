@@ -16,6 +16,7 @@ from tuner.observe.source import Source
 from tuner.settings.model import Policy
 from tuner.values.metrics import metric_vector
 from tuner.values.safety import Reading
+from tuner.values.stages import Problem
 
 GUARDED: Final = (
     "scheduling_latency_seconds",
@@ -58,6 +59,7 @@ class Glance:
         self._questions: Final = questions(seen, fuses=source.fuses)
         self._unreadable: Final = unreadable(seen, fuses=source.fuses)
         self._asker: Final = Asker(self._source, self._questions, reserve=0)
+        self._last_problems: tuple[Problem, ...] = ()
         self._max_age_seconds: Final = MAX_AGE_WINDOWS * policy.guard.window_seconds
         self._max_clock_skew_seconds: Final = policy.source.max_clock_skew_seconds
         self._unreached: Final = (
@@ -69,6 +71,11 @@ class Glance:
     def last_queries(self) -> int:
         """Requests that the last reading took."""
         return self._source.queries
+
+    @property
+    def last_problems(self) -> tuple[Problem, ...]:
+        """What the last reading lacked, or did not believe."""
+        return self._last_problems
 
     @property
     def last_bytes(self) -> int:
@@ -118,11 +125,12 @@ class Glance:
                 doubts.of_age(problems, question, age, limit_seconds=limit, stopped=stopped)
             metrics[question.name], newest[question.name] = value, answer.newest_at_seconds
         doubts.of_source(problems, self._source, max_clock_skew_seconds=self._max_clock_skew_seconds)
+        self._last_problems = problems.all()
         return Reading(
             at_seconds=at_seconds,
             metrics=metric_vector(metrics),
             newest_at_seconds=metric_vector(newest),
-            problems=problems.all(),
+            problems=self._last_problems,
         )
 
 

@@ -38,6 +38,8 @@ HISTORY_COLUMNS: Final = 120
 FUTURE_SECONDS: Final = 86_400.0
 """How far ahead samples are looked for when there are no fresh ones: a server's clock may have been a day ahead."""
 
+_UTILIZATION: Final = "accelerator_utilization_ratio"
+
 _USED_UP: Final = f"its {MAX_QUERIES} queries are used up by finding out which expressions are refused"
 
 
@@ -196,6 +198,9 @@ class Observer:
         known = {name: now for name, now in current.items() if name in METRIC_INDEX}
         context = {name: now.value for name, now in current.items() if name not in known and not math.isnan(now.value)}
         metrics = {name: now.value for name, now in known.items()}
+        if doubts.of_utilization(self._problems, metrics, context):
+            metrics[_UTILIZATION] = math.nan
+            self._history.forget(_UTILIZATION, self._recent_columns)
         coverage = dict(zip(self._history.names, self._history.coverage_ratio(self._recent_columns), strict=True))
         doubts.of_source(
             self._problems, self._source, max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds

@@ -46,7 +46,7 @@ class PrometheusSource:
         """
         url = settings.url.rstrip("/")
         self._settings = settings
-        self._session = GuardedSession(url, inspect=self._count_series, clock=clock)
+        self._session = GuardedSession(url, token_file=settings.token_file, inspect=self._count_series, clock=clock)
         self._api = PrometheusConnect(url=url, session=self._session, method="POST")
         self._session.guard(url)  # PrometheusConnect has mounted an adapter of its own, which retries.
 

@@ -61,7 +61,7 @@ class ScrapeSource:
             clock: Unix seconds, only compared with the server's clock.
         """
         self._settings = settings
-        self._session = GuardedSession(settings.url, clock=clock)
+        self._session = GuardedSession(settings.url, token_file=settings.token_file, clock=clock)
         self._pages: deque[_Page] = deque()
         self._asked: set[str] = set()
 

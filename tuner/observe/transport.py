@@ -26,6 +26,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from tuner.errors import QueryRejected, QueryTooLarge, SourceUnavailable
 from tuner.settings.model import SourceSettings
+from tuner.settings.tokens import authorization
 
 MAX_ANSWER_BYTES: Final = 32 << 20
 """Largest answer that is read, decompressed: 10,000 nodes x an hour of minutes is 15 MB, and parsing takes tenfold."""
@@ -81,12 +82,18 @@ class GuardedSession(requests.Session):
     """
 
     def __init__(
-        self, url: str, *, inspect: Callable[[bytes], None] = lambda _: None, clock: Callable[[], float] = time.time
+        self,
+        url: str,
+        *,
+        token_file: str | None = None,
+        inspect: Callable[[bytes], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare connections to one server.
 
         Args:
             url: Its base URL; proxies of the environment are not used for loopback addresses.
+            token_file: File with a bearer token, read anew for each request because tokens are renewed in place.
             inspect: Looks at the body of each good answer before anything is made of it, and may raise.
             clock: Unix seconds, to compare with the server's.
         """
@@ -95,6 +102,7 @@ class GuardedSession(requests.Session):
         self.deadline_at = float("inf")
         self.where: Final = urlsplit(url).netloc.rpartition("@")[2]  # Without credentials: it stands in messages.
         self.trust_env = not is_loopback(url)
+        self._token_file = token_file
         self._inspect = inspect
         self._clock = clock
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -123,6 +131,10 @@ class GuardedSession(requests.Session):
         remaining = self.deadline_at - time.monotonic()
         if remaining <= 0:
             raise SourceUnavailable(f"{self.where}: no time left to ask")
+        try:
+            request.headers.update(authorization(self._token_file, key="source.token_file"))
+        except ValueError as error:
+            raise SourceUnavailable(str(error)) from None
         kwargs |= {"stream": True, "allow_redirects": False, "timeout": min(remaining, threading.TIMEOUT_MAX)}
         self.last = Exchange()
         with self._cut_off(remaining) as expired:

@@ -102,6 +102,10 @@ class Window:
         # numpy keeps the last of several values for one cell, which is the newest here.
         self._values[rows[usable][order], columns[usable][order].astype(np.intp)] = values[usable][order]
 
+    def forget(self, name: str, columns: int) -> None:
+        """Forget the last columns of one series; KeyError where there is none of that name."""
+        self._values[self._rows[name], -columns:] = np.nan
+
     def frame(self) -> SeriesFrame:
         """Return a copy of what is known, without the leading columns in which there is nothing at all."""
         known = ~np.isnan(self._values).all(axis=0)

@@ -37,6 +37,7 @@ somebody else made, a failure, an act of the guard, a roll-back drill, a hold-ba
 PROBLEMS: Final = (
     "clock_skew",
     "duplicate",
+    "implausible",
     "missing",
     "non_finite",
     "out_of_range",

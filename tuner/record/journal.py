@@ -298,7 +298,7 @@ class Journal:
         and state.
         """
         protected = self._storage.read(_PROTECTED, Step.PROMOTE.value)
-        kept = json.dumps([*keep, *(cycle_id for (cycle_id,) in protected if cycle_id is not None)])
+        kept = json.dumps([*keep, *(cycle_id for (cycle_id,) in protected if cycle_id is not None)], allow_nan=False)
         pruned = self._storage.write([(statement, (before_seconds, kept)) for statement in _PRUNE], what="the pruning")
         self._storage.shrink()
         return pruned

@@ -1,7 +1,7 @@
 """The reference scheduler behind HTTP, in real time.
 
     GET /metrics     the text format 0.0.4
-    GET /config      settings as JSON, with an ETag
+    GET /config      settings as JSON, with an ETag and the name of this process
     PUT /config      replaces them: If-Match is required (428 without); 409 when it is stale, 400 for bad values
     PUT /forecast    hands over a demand forecast (204), which may be replaced at any time and so needs no If-Match
     GET /healthz     200 while the replay goes on, else 503
@@ -37,13 +37,21 @@ MAX_BODY_BYTES: Final = 1 << 20
 """Largest request: a forecast of 100,000 steps."""
 
 
+INSTANCE_HEADER: Final = "Scheduler-Instance"
+"""Header that names this process, so that a restart is not taken for an edit."""
+
+
 class SettingsStore:
-    """The settings that were last accepted, with their revision."""
+    """The settings that were last accepted, with their revision.
+
+    Attributes:
+        process: Names this process.
+    """
 
     def __init__(self, settings: ClockSettings) -> None:
         """Begin at revision 1."""
         self._lock = threading.Lock()
-        self._process = secrets.token_hex(4)
+        self.process: Final = secrets.token_hex(4)
         self._revision = 1
         self._settings = settings
 
@@ -70,7 +78,7 @@ class SettingsStore:
             return self._tag()
 
     def _tag(self) -> str:
-        return f'"{self._process}-{self._revision}"'
+        return f'"{self.process}-{self._revision}"'
 
 
 class Controlled(Protocol):
@@ -120,7 +128,8 @@ class Service:
 
     async def _config(self, _: Request) -> Response:
         settings, tag = self._store.read()
-        return JSONResponse(settings_document(settings), headers={"ETag": tag})
+        headers = {"ETag": tag, INSTANCE_HEADER: self._store.process}
+        return JSONResponse(settings_document(settings), headers=headers)
 
     async def _put_config(self, request: Request) -> Response:
         condition = request.headers.get("if-match")

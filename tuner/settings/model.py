@@ -160,6 +160,9 @@ class HttpActuator(Section):
     """File that holds a bearer token; read anew for each request, never logged."""
     effective_within_seconds: Seconds = Field(default=10.0, gt=0)
     """How long the scheduler may take until a written value is in force."""
+    instance_header: str = Field(default="Scheduler-Instance", pattern=r"^[A-Za-z0-9-]+$")
+    """Header of the answer to GET that names the scheduler's process, other after each restart. Without it, settings
+    that a restart brought back are taken for an edit."""
 
 
 class NoActuator(Section):
@@ -176,8 +179,8 @@ _PLACES: Final[Mapping[str, bool | set[str]]] = {
     "journal": True,
     "web": True,
     "control": {"kill_file"},
-    "source": {"url"},
-    "actuator": {"url", "forecast_url", "token_file"},
+    "source": {"url", "token_file"},
+    "actuator": {"url", "forecast_url", "token_file", "instance_header"},
 }
 """What a policy says about where things are."""
 

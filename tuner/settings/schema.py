@@ -54,7 +54,7 @@ def policy_schema() -> Schema:
 
 def schema_text() -> str:
     """Return the schema as the file that is shipped."""
-    return json.dumps(policy_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(policy_schema(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _describe(field: Schema, definitions: Schema) -> None:
@@ -67,7 +67,7 @@ def _describe(field: Schema, definitions: Schema) -> None:
     default = field.get("default")
     is_duration = field.get("format") == DURATION_FORMAT
     if default is not None and default != "" and not isinstance(default, dict):
-        facts.append(f"Default: {json.dumps(default)}{' seconds' if is_duration else ''}.")
+        facts.append(f"Default: {json.dumps(default, allow_nan=False)}{' seconds' if is_duration else ''}.")
     meaning = field.get("description") or definitions.get(field.get("$ref", "").split("/")[-1], {})["description"]
     description = " ".join(meaning.split())
     field["description"] = " ".join([description, *facts]).strip()

@@ -42,6 +42,8 @@ class SourceSettings(Section):
     """Deadline of one query with its retries. A cycle asks a handful; five seconds is far beyond a healthy answer."""
     retries: int = Field(default=1, ge=0, le=3)
     """Further tries after a 5xx or a lost connection, within the deadline."""
+    token_file: str | None = Field(default=None, min_length=1)
+    """File that holds a bearer token; read anew for each request, never logged."""
     max_series: int = Field(default=20_000, ge=1, le=200_000)
     """Largest number of series that one answer may hold: twice 10,000 nodes. More means a label that should not be."""
     labels: dict[LabelName, str] = Field(default_factory=dict)

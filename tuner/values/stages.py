@@ -77,7 +77,7 @@ class Problem:
     Attributes:
         metric: Name of the metric or context value, or "source" for all.
         reason: A label from a small set: `missing`, `stale`, `non_finite`, `out_of_range`, `duplicate`,
-            `too_many_series`, `partial`, `rejected`, `unavailable`, `clock_skew`.
+            `too_many_series`, `partial`, `rejected`, `unavailable`, `clock_skew`, `implausible`.
         detail: One sentence with value, limit and unit.
     """
 
