@@ -78,6 +78,15 @@ def test_what_must_not_happen_opens_the_breaker_at_once(broken: CycleRecord) -> 
     assert after(broken).state is BreakerState.OPEN
 
 
+def test_a_scheduler_that_falls_silent_over_a_change_counts_as_harm() -> None:
+    silent = StageFailure(stage="apply", reason="actuator_unavailable", detail="no answer within 5 s")
+
+    assert after(record("failed", failure=silent)).state is BreakerState.CLOSED
+    opened = after(record("failed", failure=silent), record("failed", failure=silent))
+    assert opened.state is BreakerState.OPEN
+    assert "fell silent when it was changed" in opened.reason
+
+
 def test_an_error_that_has_nothing_to_do_with_a_change_opens_nothing() -> None:
     bug = record("failed", failure=StageFailure(stage="forecast", reason="internal", detail="a bug"))
     refused = record("failed", failure=StageFailure(stage="apply", reason="change_rejected", detail="no"))

@@ -87,14 +87,31 @@ LACKING = KnobValues.of({Role.BASE_SLICE: 0.1})
     ],
 )
 def test_an_edit_is_told_from_what_nobody_can_have_meant(found: Current, state: SettingsState, said: str) -> None:
-    seen = drift(found, Standing(knobs=BEFORE, instance="one"), SPECS)
+    seen = drift(found, Standing(knobs=BEFORE, instance="one"), SPECS, at_seconds=400.0)
 
     assert seen.state is state
     assert said in seen.sentence
 
 
+@pytest.mark.parametrize(
+    ("found", "at_seconds", "state"),
+    [
+        pytest.param(TARGET, 490.0, SettingsState.LOST, id="ours, late"),
+        pytest.param(TARGET, 400.0 + 901.0, SettingsState.CONTESTED, id="the same, much later"),
+        pytest.param(OTHER, 490.0, SettingsState.CONTESTED, id="another setting"),
+        pytest.param(BEFORE, 490.0, SettingsState.OURS, id="still as it was left"),
+    ],
+)
+def test_a_change_that_was_given_up_and_comes_late_is_nobody_s_edit(
+    found: KnobValues, at_seconds: float, state: SettingsState
+) -> None:
+    standing = Standing(knobs=BEFORE, overdue=TARGET, overdue_at_seconds=400.0)
+
+    assert drift(live(found), standing, SPECS, at_seconds=at_seconds).state is state
+
+
 def test_before_anything_was_left_everything_is_as_it_should_be() -> None:
-    assert drift(live(OUTSIDE), Standing(), SPECS).state is SettingsState.OURS
+    assert drift(live(OUTSIDE), Standing(), SPECS, at_seconds=400.0).state is SettingsState.OURS
 
 
 @pytest.mark.parametrize(

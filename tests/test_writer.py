@@ -212,3 +212,19 @@ def test_the_clock_of_a_trial_starts_when_the_value_was_seen_in_force(scheduler:
     receipt = writer_of(scheduler, journal, clock=lambda: next(clock)).change(change(), then=left)
 
     assert receipt.effective_at_seconds == 107.5
+
+
+def test_a_change_that_was_given_up_is_remembered_until_another_one_is_in_force(
+    scheduler: Scheduler, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_of(scheduler, journal)
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduler, "write", lambda *_, **__: scheduler.current)
+        receipt = writer.change(change(), then=left)
+    remembered = writer_of(scheduler, journal).standing
+
+    writer.change(change(cycle_id=2), then=left)
+
+    assert receipt.detail.startswith("not effective in time: asked for slice 110 ms")
+    assert (remembered.overdue, remembered.overdue_at_seconds) == (TARGET, 100.0)
+    assert writer.standing.overdue is None

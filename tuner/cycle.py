@@ -27,6 +27,7 @@ from tuner.keeper import Keeper, Kept
 from tuner.memory import STATE_NAME, Memory, Notebook
 from tuner.observe.observer import Observer
 from tuner.people import People
+from tuner.propose.scoring import Evaluate
 from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
 from tuner.record.ticks import Safety
@@ -36,6 +37,7 @@ from tuner.trying import Trying
 from tuner.tuning import Tuning
 from tuner.twin.calibration import STATE_NAME as TWIN_STATE_NAME
 from tuner.twin.calibration import Calibrator
+from tuner.twin.model import evaluate
 from tuner.values.stages import (
     CycleRecord,
     Decision,
@@ -63,6 +65,7 @@ class Cycle:
         journal: Journal,
         metrics: Exporter,
         hand_over: Callable[[Forecast], None] | None = None,
+        evaluate: Evaluate = evaluate,
         deadline_clock: Callable[[], float] | None = None,
     ) -> None:
         """Take the parts, and resume from what the journal remembers.
@@ -79,6 +82,7 @@ class Cycle:
             journal: Where everything is noted, before it is done.
             metrics: What is exported of the loop itself.
             hand_over: Gives the forecast to a scheduler that takes it; None where it does not.
+            evaluate: The twin.
             deadline_clock: Monotonic seconds, for the time limit of searches; None in replays, whose budget is trials.
         """
         self._policy = policy
@@ -111,6 +115,7 @@ class Cycle:
             trying=self._trying,
             calibrator=calibrator,
             journal=journal,
+            evaluate=evaluate,
             deadline_clock=deadline_clock,
         )
         changed = writer.standing.changed_at_seconds

@@ -33,13 +33,14 @@ class Drift:
     sentence: str = ""
 
 
-def drift(live: Current, standing: Standing, specs: Iterable[KnobSpec]) -> Drift:
+def drift(live: Current, standing: Standing, specs: Iterable[KnobSpec], *, at_seconds: float) -> Drift:
     """Compare the settings in force with what was left.
 
     Args:
         live: The settings in force.
         standing: What was left; where nothing was yet, everything is as it should be.
         specs: Knobs of the policy with their bounds.
+        at_seconds: Now.
     """
     ours = standing.knobs
     if ours is None:
@@ -54,6 +55,9 @@ def drift(live: Current, standing: Standing, specs: Iterable[KnobSpec]) -> Drift
             SettingsState.LOST,
             f"the scheduler restarted and came back with {live.knobs.describe()}, policy mode {live.mode}",
         )
+    if moved and standing.came_late(live.knobs, at_seconds):
+        late = f"a change that had been given up came into force after {at_seconds - standing.overdue_at_seconds:.0f} s"
+        return Drift(SettingsState.LOST, f"{late}: {live.knobs.describe()}; nobody watches it")
     wrong = [fault for spec in specs if spec.role in moved for fault in _faults(spec, live.knobs)]
     if wrong:
         return Drift(SettingsState.INVALID, f"nobody can have meant this: {'; '.join(wrong)}")

@@ -199,7 +199,7 @@ class Keeper:
 
     def _compare(self, live: Current, cycle_id: Callable[[], int], at_seconds: float) -> Kept | None:
         standing = self._writer.standing
-        found = drift(live, standing, self._specs)
+        found = drift(live, standing, self._specs, at_seconds=at_seconds)
         self.state = found.state
         match found.state:
             case SettingsState.OURS:

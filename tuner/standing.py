@@ -11,6 +11,10 @@ STATE_NAME: Final = "standing"
 
 DAY_SECONDS: Final = 86_400.0
 
+OVERDUE_SECONDS: Final = 900.0
+"""How long a change that was given up may still come into force: what is mounted into a container shows after 20 to
+120 s as a rule; beyond a quarter of an hour, somebody else has set the same (assumption)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -27,6 +31,9 @@ class Standing:
         frozen_because: Why nothing is changed until a person says so; empty where nothing is frozen.
         changed_at_seconds: When a knob was last changed, by whomever; NaN where it never was.
         changes: When changes were tried, within the last day.
+        overdue: Setting that was written and given up, because it did not become effective in time; it may yet, and is
+            then nobody's edit. None where nothing is overdue.
+        overdue_at_seconds: When it was written; NaN where nothing is overdue.
     """
 
     knobs: KnobValues | None = None
@@ -39,6 +46,8 @@ class Standing:
     frozen_because: str = ""
     changed_at_seconds: float = math.nan
     changes: tuple[float, ...] = ()
+    overdue: KnobValues | None = None
+    overdue_at_seconds: float = math.nan
 
     def changes_today(self, at_seconds: float) -> tuple[float, ...]:
         """Return when changes were tried in the last 24 hours.
@@ -46,3 +55,8 @@ class Standing:
         Times in the future, which a clock that was set back leaves behind, count.
         """
         return tuple(time for time in self.changes if time > at_seconds - DAY_SECONDS)
+
+    def came_late(self, live: KnobValues, at_seconds: float) -> bool:
+        """Say whether a setting in force is a change of ours that was given up before it became effective."""
+        in_time = abs(at_seconds - self.overdue_at_seconds) <= OVERDUE_SECONDS
+        return self.overdue is not None and in_time and not self.overdue.differs(live)

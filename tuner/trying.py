@@ -1,5 +1,6 @@
 """Trying: what a cycle does with a change, from its first write to its end."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -205,10 +206,15 @@ class Trying:
             score, at_seconds = verification.observed_score, draft.at_seconds
             self._journal.remember(on_trial.context, trial.after, score=score, at_seconds=at_seconds)
         if verification.outcome is not Outcome.ERROR:
+            # A change that was undone within its first leg has no score: it was at least as bad as what counts as harm.
+            unmeasured, harm = (
+                verification.harm and math.isnan(verification.observed_score),
+                self._policy.verify.harm_ratio,
+            )
             self._calibrator.realised(
                 verification.expected_score,
-                verification.observed_score,
-                noise=verification.score_error,
+                harm if unmeasured else verification.observed_score,
+                noise=harm / 2 if unmeasured else verification.score_error,
                 twin_score=float(sum_terms(trial.expected_terms)),
                 moved=displacement(trial.before, trial.after, self._policy.knob_specs()).tolist(),
                 context=on_trial.context,

@@ -14,7 +14,7 @@ from tuner.judge.reach import reach
 from tuner.memory import Notebook
 from tuner.people import People
 from tuner.propose.inputs import SearchInputs
-from tuner.propose.search import search
+from tuner.propose.search import Evaluate, search
 from tuner.record.journal import Journal
 from tuner.replaying import pack
 from tuner.retune import context_vector, should_search
@@ -44,6 +44,7 @@ class Tuning:
         trying: Trying,
         calibrator: Calibrator,
         journal: Journal,
+        evaluate: Evaluate,
         deadline_clock: Callable[[], float] | None,
     ) -> None:
         """Take the parts; see `tuner.cycle.Cycle`."""
@@ -55,6 +56,7 @@ class Tuning:
         self._trying = trying
         self._calibrator = calibrator
         self._journal = journal
+        self._evaluate = evaluate
         self._deadline_clock = deadline_clock
 
     def tune(self, draft: Draft, observation: Observation, forecast: Forecast) -> None:
@@ -87,7 +89,7 @@ class Tuning:
             return
         with draft.at("propose"):
             inputs = self._search_inputs(draft, observation, forecast, context)
-            draft.proposal = proposal = search(inputs, deadline_at=self._deadline())
+            draft.proposal = proposal = search(inputs, deadline_at=self._deadline(), evaluate=self._evaluate)
         searches = replace(
             self._notebook.memory.searches,
             searched_at_seconds=draft.at_seconds,

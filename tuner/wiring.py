@@ -21,6 +21,7 @@ from tuner.observe.glance import Glance, guard_policy
 from tuner.observe.observer import Observer
 from tuner.observe.source import Source
 from tuner.people import People
+from tuner.propose.scoring import Evaluate
 from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
 from tuner.record.setting import Setting, save_setting
@@ -66,6 +67,8 @@ def assemble(
     actuator: Actuator | None = None,
     clock: Callable[[], float] | None = time.monotonic,
     stop: Callable[[], str] | None = None,
+    evaluate: Evaluate = model.evaluate,
+    forecasting: Forecasting | None = None,
 ) -> Parts:
     """Put the loop together for a policy.
 
@@ -76,6 +79,8 @@ def assemble(
         clock: Monotonic seconds, for deadlines; None in replays, where budgets count trials so that a seed gives the
             same decisions on any machine.
         stop: Says why nothing at all may be written; the kill switch of the policy where absent.
+        evaluate: The twin, instead of the one that is shipped.
+        forecasting: The forecasting stage, instead of what the policy says.
 
     Raises:
         JournalError: The journal cannot be opened for writing.
@@ -84,7 +89,7 @@ def assemble(
     source = source or source_of(policy)
     actuator = actuator or actuator_of(policy)
     observer = Observer(source, policy)
-    forecasting = Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
+    forecasting = forecasting or Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
     journal = Journal(Path(policy.journal.path))
     calibrator = _calibrator(journal)
     save_setting(
@@ -128,6 +133,7 @@ def assemble(
         journal=journal,
         metrics=metrics,
         hand_over=_hand_over(policy, actuator),
+        evaluate=evaluate,
         deadline_clock=clock,
     )
     guard = Guard(

@@ -165,7 +165,7 @@ class Writer:
                 effective_at = change.at_seconds + self._clock() - started
                 receipt = replace(receipt, effective_at_seconds=effective_at)
         except (ChangeConflicted, ChangeRejected) as error:
-            receipt = _not_applied(change, str(error))
+            receipt, target = _not_applied(change, str(error)), KnobValues(())
         except BaseException:
             self._landed(change)
             raise
@@ -173,6 +173,7 @@ class Writer:
             with self._lock:
                 if receipt.applied:
                     self._standing = then(self._standing, receipt)
+                self._standing = _overdue(self._standing, receipt, target, change)
                 self._journal.end_change(receipt, states={**states(receipt), **self.states()})
         finally:
             self._landed(change)
@@ -213,6 +214,7 @@ class Writer:
                 receipt = self._awaited(current, back.target, back)
                 restored = clock() - undone if receipt.applied else math.nan
             with self._lock:
+                self._standing = _overdue(self._standing, receipt, change.target, change)
                 self._journal.end_change(replace(receipt, before=change.before), states={**states, **self.states()})
         finally:
             self._landed(change)
@@ -247,7 +249,8 @@ class Writer:
         detail = f"in force: {current.knobs.describe()}" if target else f"policy mode {current.mode}"
         if not applied:
             wanted = target.describe() or f"policy mode {change.mode}"
-            detail = f"asked for {wanted}, but in force is {current.knobs.describe()}, policy mode {current.mode}"
+            found = f"{current.knobs.describe()}, policy mode {current.mode}"
+            detail = f"not effective in time: asked for {wanted}, but in force is {found}"
             if target and current.knobs.differs(change.before):
                 # Half a change is no change that anybody asked for, and nothing would watch it.
                 current = self._actuator.write(change.before, expected_revision=current.revision)
@@ -266,6 +269,15 @@ class Writer:
 
 def _in_force(current: Current, target: KnobValues, mode: SchedulerMode | None) -> bool:
     return not target.differs(current.knobs) and (mode is None or current.mode is mode)
+
+
+def _overdue(standing: Standing, receipt: Receipt, target: KnobValues, change: Change) -> Standing:
+    """Return what stands once a change has ended: one that was written and not seen in force may come later."""
+    if not target:
+        return standing
+    if receipt.applied:
+        return replace(standing, overdue=None, overdue_at_seconds=math.nan)
+    return replace(standing, overdue=target, overdue_at_seconds=change.at_seconds)
 
 
 def _intent(change: Change, target: KnobValues) -> Intent:

@@ -75,6 +75,16 @@ def test_unknown_settings_are_written_back_as_they_were(scheduler: HttpScheduler
     assert scheduler.settings["base_slice_seconds"] == 0.1
 
 
+def test_the_name_of_the_scheduler_s_process_is_told_where_it_has_one(
+    scheduler: HttpScheduler, actuator: HttpActuator
+) -> None:
+    nameless = actuator.read()
+    scheduler.faults.instance = "7f3a"
+
+    assert nameless.instance == ""
+    assert actuator.read().instance == "7f3a"
+
+
 def test_native_names_units_and_words_are_used(scheduler: HttpScheduler, fake_time: FakeTime) -> None:
     scheduler.settings = {"gpu": {"slice_ms": 115, "keep": 1}, "reserve": "normal", "mode": "full"}
     knobs = {
@@ -337,6 +347,8 @@ def _body(content: bytes) -> Callable[[HttpScheduler], None]:
         (lambda s: s.edit(mode="turbo"), "mode is 'turbo', must be one of full, simplified, priority_only"),
         (_body(b"<html>Log in</html>"), "answers no JSON object: <html>Log in</html>; check actuator.url"),
         (_body(b"[1]"), "answers no JSON object"),
+        (_body(b'{"theirs": NaN}'), "answers no JSON object"),
+        (_body(b'{"theirs": -1e999}'), "answers no JSON object"),
         (_body(b"[" * 100_000), "answers no JSON object"),
         (lambda s: setattr(s.faults, "etag", False), "sends no usable ETag"),
     ],

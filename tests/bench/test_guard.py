@@ -26,6 +26,10 @@ def test_a_tick_that_fails_beside_the_cycles_fails_the_measurement() -> None:
 
     alongside = Alongside(fail, at_seconds=0.0, period_seconds=0.01)
 
-    with pytest.raises(PermanentError, match="a bug"), alongside.ticking():
-        while alongside.failure is None:
-            pass
+    def until_it_fails() -> None:
+        with alongside.ticking():
+            while alongside.failure is None:
+                pass
+
+    with pytest.raises(PermanentError, match="a bug"):
+        until_it_fails()

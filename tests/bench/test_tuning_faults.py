@@ -23,7 +23,7 @@ from tuner.bench.faults import (
 from tuner.bench.gaps import Spread
 from tuner.bench.remembered import Remembered
 from tuner.bench.replays import Outcome, replay
-from tuner.bench.safety import worst_ratios
+from tuner.bench.safety import worst_ratio
 from tuner.bench.selection import Arms
 from tuner.bench.sidecar import Clocktuner, MinuteSource, policy_for
 from tuner.bench.tuners import Site
@@ -198,12 +198,13 @@ def _outcomes(**scores: tuple[float, ...]) -> Outcomes:
 
 
 def test_the_worst_case_of_each_arm_counts_and_one_that_is_not_known_is_not_passed_over() -> None:
-    found = worst_ratios([_outcomes(wrong_twin_x3=(0.05, 0.05)), _outcomes(wrong_twin_sign=(0.03, 0.03))])
+    found = [_outcomes(wrong_twin_x3=(0.05, 0.05)), _outcomes(wrong_twin_sign=(0.03, 0.03))]
 
-    assert found["wrong_twin_x3"] == pytest.approx(math.exp(0.05))
-    assert found["wrong_twin_sign"] == pytest.approx(math.exp(0.03))
-    assert found["missing_metrics"] == 1.0
-    assert all(math.isnan(ratio) for ratio in worst_ratios([_outcomes(), _single()]).values())
+    for scores in (Outcomes.scores, Outcomes.window_scores):
+        assert worst_ratio(found, "wrong_twin_x3", scores) == pytest.approx(math.exp(0.05))
+        assert worst_ratio(found, "wrong_twin_sign", scores) == pytest.approx(math.exp(0.03))
+        assert worst_ratio(found, "missing_metrics", scores) == 1.0
+        assert math.isnan(worst_ratio([*found, _single()], "missing_metrics", scores))
 
 
 def _single() -> Outcomes:
@@ -261,7 +262,9 @@ def test_the_safety_arms_alone_give_their_figures_and_go_on_where_they_were(
 
     first, again = run(), run()
 
-    assert set(first.figures) == {f"tuning_worst_ratio_{arm}" for arm in FAULT_ARMS}
+    assert set(first.figures) == {
+        f"tuning_worst_{kind}_{arm}" for kind in ("ratio", "window_ratio") for arm in FAULT_ARMS
+    }
     assert first.figures == again.figures
     assert again.setting["replays_made"] == 0
     assert all(not goal.met_by(first.figures[name]) for name, goal in first.goals.items())

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -168,3 +169,15 @@ def test_a_score_is_told_even_where_a_tuner_leaves_out_roles() -> None:
     partial: Callable[[Site], Scripted] = lambda _: Scripted(KnobValues.of({Role.RESERVATION: 0.25}))  # noqa: E731
 
     assert replay(small(minutes=10), RECOMMENDED.settings, site=SITE, tuner=partial).changes == 1
+
+
+def test_the_score_of_windows_sees_what_a_whole_replay_hides_and_leaves_out_empty_ones() -> None:
+    def outcome(*waits: float) -> Outcome:
+        windows = np.array([metric_vector({"queue_wait_seconds": wait}) for wait in waits])
+        return Outcome(metrics=metric_vector({"queue_wait_seconds": 10.0}), windows=windows)
+
+    untouched, harmed = outcome(10.0, 10.0, math.nan, 10.0), outcome(10.0, 10.0, 10.0, 40.0)
+
+    assert harmed.score(untouched) == 0.0
+    assert harmed.window_score(untouched) == pytest.approx(0.25 * math.log(4.0) / 3)
+    assert math.isnan(outcome(math.nan).window_score(outcome(10.0)))

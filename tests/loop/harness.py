@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tuner.demo.lockstep import application
 from tuner.demo.world import START_AT_SECONDS, Run, open_run
 from tuner.errors import ActuatorUnavailable, SourceUnavailable
 from tuner.observe.scrape import ScrapeSource
-from tuner.observe.source import Answer, Series
+from tuner.observe.source import Answer, Series, Source
 from tuner.reference.cluster import ClusterSpec
 from tuner.reference.settings import ClockSettings
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind, Workload
@@ -74,7 +74,7 @@ class Wires:
 
     fuses: Final = False
 
-    def __init__(self, source: ScrapeSource, actuator: HttpActuator) -> None:
+    def __init__(self, source: Source, actuator: HttpActuator) -> None:
         self._source = source
         self._actuator = actuator
         self.down = False
@@ -129,10 +129,14 @@ class Simulation:
     def __init__(self, run: Run, page_url: str, policy: Policy) -> None:
         self.run = run
         self.policy = policy
-        self.wires = Wires(ScrapeSource(policy.source), HttpActuator(policy.actuator, policy.knobs))  # type: ignore[arg-type]
         self.page_url = page_url
-        self.parts = self._assemble()
         self.seconds = 0.0
+        self.wires = self._wire()
+        self.parts = self._assemble()
+
+    def _wire(self) -> Wires:
+        policy = self.policy
+        return Wires(ScrapeSource(policy.source), HttpActuator(policy.actuator, policy.knobs))  # type: ignore[arg-type]
 
     def _assemble(self) -> wiring.Parts:
         return wiring.assemble(self.policy, source=self.wires, actuator=self.wires, clock=None)
@@ -152,9 +156,12 @@ class Simulation:
         while self.seconds < end:
             self.seconds += MINUTE
             self.run.advance(np.array([self.seconds]))
-            if not self.wires.down:
-                self.wires.instant("reference_queue_length", at_seconds=self.now)
+            self._scrape()
         return self.parts.cycle.run(at_seconds=self.now)
+
+    def _scrape(self) -> None:
+        if not self.wires.down:
+            self.wires.instant("reference_queue_length", at_seconds=self.now)
 
     def ticks(self, count: int, *, every: float = 15.0) -> list[CycleRecord]:
         """Let time pass in small steps, with a guard tick after each; returns what they noted."""
@@ -201,6 +208,9 @@ class Simulation:
         )
 
 
+World = TypeVar("World", bound=Simulation)
+
+
 @contextmanager
 def simulation(
     folder: Path, *, load: Workload | None = None, seed: int = 1, settings: ClockSettings | None = None, **sections: Any
@@ -214,12 +224,27 @@ def simulation(
         settings: What the scheduler starts with.
         **sections: Parts of the policy that differ: `cycle={"cooldown_seconds": 0}`.
     """
+    with simulation_of(Simulation, folder, load=load, seed=seed, settings=settings, **sections) as world:
+        yield world
+
+
+@contextmanager
+def simulation_of(
+    kind: type[World],
+    folder: Path,
+    *,
+    load: Workload | None = None,
+    seed: int = 1,
+    settings: ClockSettings | None = None,
+    **sections: Any,
+) -> Iterator[World]:
+    """Run a scheduler with clocktuner beside it, and something else than `Wires` between the two."""
     start = settings or ClockSettings()
     run = open_run("loop", "loop", CLUSTER, load or workload(6.0), start, seed=seed)
     page = serving.start(application(run, start), listen="127.0.0.1:0")
     parts = None
     try:
-        parts = Simulation(run, page.url, _policy(folder, page.url, seed, sections))
+        parts = kind(run, page.url, _policy(folder, page.url, seed, sections))
         yield parts
     finally:
         if parts is not None:

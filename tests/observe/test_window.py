@@ -170,3 +170,13 @@ def test_random_samples_with_gaps_and_duplicates_land_where_the_definition_says(
     kept = np.concatenate([known[min(shift, 10) :], np.full(min(shift, 10), np.nan)])
     placed = expected(after, end=60.0 * shift, columns=10)
     np.testing.assert_array_equal(row, np.where(np.isnan(placed), kept, placed))
+
+
+def test_the_last_columns_of_one_series_can_be_forgotten() -> None:
+    window = Window(3, names=["a", "b"])
+    window.advance(180.0)
+    window.place(window.rows(["a", "a", "b"]), np.array([60.0, 180.0, 180.0]), np.array([1.0, 2.0, 3.0]))
+
+    window.forget("a", 2)
+
+    np.testing.assert_array_equal(window.frame().values, [[1, np.nan, np.nan], [np.nan, np.nan, 3]])

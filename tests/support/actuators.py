@@ -79,6 +79,7 @@ class Faults:
         effective_after_gets: GETs after a PUT that still show the old settings.
         body: Answer to every GET instead of the settings.
         etag: Whether there is an ETag.
+        instance: Name of its process that it tells; empty tells none.
     """
 
     answer_after_seconds: float = 0.0
@@ -91,6 +92,7 @@ class Faults:
     effective_after_gets: int = 0
     body: bytes = b""
     etag: bool = True
+    instance: str = ""
 
 
 @dataclass(slots=True)
@@ -207,5 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         if scheduler.faults.etag:
             self.send_header("ETag", scheduler.etag)
+        if scheduler.faults.instance:
+            self.send_header("Scheduler-Instance", scheduler.faults.instance)
         self.end_headers()
         self.wfile.write(content)

@@ -48,6 +48,7 @@ def faulty_server(*replies: Reply) -> Iterator[FaultyServer]:
 
     class _Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # Headers and body are sent apart: each answer would wait for the other's turn.
 
         def do_POST(self) -> None:
             self._reply("POST")

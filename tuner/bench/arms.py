@@ -55,6 +55,11 @@ class Outcomes:
         pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
         return tuple(outcome.score(untouched) for outcome, untouched in pairs)
 
+    def window_scores(self, arm: str) -> tuple[float, ...]:
+        """Return the mean scores of the windows of an arm against untouched, one a seed."""
+        pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
+        return tuple(outcome.window_score(untouched) for outcome, untouched in pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class Compared(Outcomes):

@@ -51,6 +51,16 @@ class Outcome:
         """Return the score against the untouched replay of the same seed; lower is better."""
         return float(score(self.metrics, untouched.metrics))
 
+    def window_score(self, untouched: "Outcome") -> float:
+        """Return the mean score of the windows, each against the same window of the untouched replay; lower is better.
+
+        The metrics of a whole replay hold quantiles, which do not see what lasts less than their share of it: neither a
+        harm of an hour a day, nor a gain before it has been in force for nearly all of the day. This score sees both.
+        """
+        scores = score(self.windows, untouched.windows)
+        known = scores[np.isfinite(scores)]
+        return float(known.mean()) if known.size else float("nan")
+
     def harmful_minutes(self, untouched: "Outcome") -> float:
         """Return the time in windows that were clearly worse than the same windows of the untouched replay."""
         harmed = score(self.windows, untouched.windows) > HARM_SCORE

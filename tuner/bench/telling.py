@@ -18,6 +18,7 @@ def told(found: Outcomes, arm: str) -> dict[str, object]:
         "score": spread.mean,
         "score_error": _or_none(spread.error),
         "scores": list(found.scores(arm)),
+        "window_scores": [_or_none(value) for value in found.window_scores(arm)],
         "metrics": {name: _or_none(value) for name, value in zip(METRIC_NAMES, metrics.tolist(), strict=True)},
         "worse": list(worsened(metrics, mean_metrics(found, UNTOUCHED))),
         "changes": float(np.mean([outcome.changes for outcome in outcomes])),

@@ -17,6 +17,8 @@ and over all of them, for each arm with something badly wrong in it (`tuner.benc
 
     tuning_worst_ratio_ARM                    cost against untouched, the upper 95 % bound over the seeds, where that is
                                               highest
+    tuning_worst_window_ratio_ARM             the same of the mean score of the windows, which sees harm that quantiles
+                                              of a whole replay do not
 
 A whole run takes hours. Every replay is remembered as soon as it is made, so a run that was stopped goes on where it
 was. What is remembered is told apart by code, workload, seed, bounds and settings.

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from tuner.bench.results import Results
+from tuner.bench.selection import Arms
 from tuner.cli.options import JsonFile, Quick
 
 app = typer.Typer(help="Measure: twin, cycle, guard, judge, forecast, tuning, sweeps.", no_args_is_help=True)
@@ -85,6 +86,7 @@ def tuning(
             help="Format of the trace: csv, swf, openb, itp, surf, helios, helios-demand, azure, mooncake, servegen.",
         ),
     ] = "csv",
+    arms: Annotated[Arms, typer.Option(help="Arms to run: all, compared or safety.")] = Arms.ALL,
     seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 3,
     cache: Annotated[Path | None, typer.Option(help="Folder in which replays are remembered.")] = None,
     json: JsonFile = None,
@@ -93,7 +95,7 @@ def tuning(
     """Clocktuner against other ways to tune, on the reference scheduler (simulated)."""
     from tuner.bench.tuning import run
 
-    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick, cache=cache), json)
+    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick, cache=cache, arms=arms), json)
 
 
 @app.command()

@@ -150,7 +150,11 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     actuator = policy.actuator
     if isinstance(actuator, HttpActuator) and actuator.token_file is not None:
         actuator = actuator.model_copy(update={"token_file": str(folder / actuator.token_file)})
+    source = policy.source
+    if source.token_file is not None:
+        source = source.model_copy(update={"token_file": str(folder / source.token_file)})
     control = policy.control
     if control.kill_file is not None:
         control = control.model_copy(update={"kill_file": str(folder / control.kill_file)})
-    return policy.model_copy(update={"journal": journal, "actuator": actuator, "control": control})
+    placed = {"journal": journal, "source": source, "actuator": actuator, "control": control}
+    return policy.model_copy(update=placed)

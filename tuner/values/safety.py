@@ -44,7 +44,8 @@ class SettingsState(StrEnum):
     INVALID = "invalid"
     """Outside the bounds of the policy, missing, or not to be understood."""
     LOST = "lost"
-    """Other than we left them since the scheduler restarted: nobody meant it."""
+    """Other than we left them since the scheduler restarted, or took up a change that had been given up: nobody means
+    it any more."""
     UNREADABLE = "unreadable"
     """The scheduler does not answer."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tuner.values.metrics import MetricVector
+from tuner.values.metrics import MetricVector, sum_terms
 from tuner.verify.statistics import Estimate, Samples, estimate
 from tuner.verify.trial import Trial
 
@@ -30,7 +30,24 @@ def believe(trial: Trial) -> Estimate:
         )
         for index in np.flatnonzero(trial.weights > 0)
     }
-    return combine(trial.expected_terms, measured, weights=trial.weights, samples=len(times))
+    promised = corrected(trial.expected_terms, trial.expected_score)
+    return combine(promised, measured, weights=trial.weights, samples=len(times))
+
+
+def corrected(expected_terms: MetricVector, expected_score: float) -> MetricVector:
+    """Return what each metric was to add, after what past changes took off the promise as a whole.
+
+    The twin tells terms, and what was learned of its promises is one number: it is taken off all terms alike. A promise
+    is never raised.
+
+    Args:
+        expected_terms: What the twin says of each metric, shape (13,); NaN where nothing was predicted.
+        expected_score: What was promised in the end; NaN leaves the terms as they are.
+    """
+    told = float(sum_terms(expected_terms))
+    if not (np.isfinite(expected_score) and np.isfinite(told) and told < 0):
+        return expected_terms
+    return expected_terms * float(np.clip(expected_score / told, 0.0, 1.0))
 
 
 def combine(

@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 
 from tuner.values.metrics import METRIC_NAMES, METRICS, SIGNS, MetricVector
 from tuner.values.stages import Outcome, Step, Verification
-from tuner.verify.belief import combine
+from tuner.verify.belief import combine, corrected
 from tuner.verify.legs import Leg, Look, Seen, Switchback, advance, begin, learned_wash_out, switched
 from tuner.verify.sequential import deviation, evidence, past_noise
 from tuner.verify.statistics import Estimate, means
@@ -105,7 +105,8 @@ def believe(trial: Switchback) -> Estimate:
         int(index): _measured(terms[:, index], trial.noise_terms[:, index])
         for index in np.flatnonzero(trial.weights > 0)
     }
-    return combine(trial.expected_terms, measured, weights=trial.weights, samples=trial.pairs)
+    promised = corrected(trial.expected_terms, trial.expected_score)
+    return combine(promised, measured, weights=trial.weights, samples=trial.pairs)
 
 
 def _measured(terms: MetricVector, noise: MetricVector) -> Estimate:

@@ -4,6 +4,7 @@ Liveness says whether the loop still turns, by a monotonic clock; it never fails
 restart would not mend that. Readiness says whether the tuner is able to do its work, with the reasons as JSON.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -53,9 +54,10 @@ def build(registry: CollectorRegistry, health: Callable[[], Health]) -> Starlett
 
     def healthz(_: Request) -> Response:
         state = health()
+        seconds = state.seconds_since_cycle
         body = {
             "live": state.live,
-            "seconds_since_cycle": round(state.seconds_since_cycle, 3),
+            "seconds_since_cycle": round(seconds, 3) if math.isfinite(seconds) else None,
             "limit_seconds": LIVE_PERIODS * state.period_seconds,
         }
         return JSONResponse(body, status_code=200 if state.live else 503)
