@@ -34,7 +34,7 @@ from tuner.record.ticks import Safety
 from tuner.settings.model import Policy
 from tuner.trials import abandon
 from tuner.trying import Trying
-from tuner.tuning import Tuning
+from tuner.tuning import Search, Tuning
 from tuner.twin.calibration import STATE_NAME as TWIN_STATE_NAME
 from tuner.twin.calibration import Calibrator
 from tuner.twin.model import evaluate
@@ -65,6 +65,7 @@ class Cycle:
         journal: Journal,
         metrics: Exporter,
         hand_over: Callable[[Forecast], None] | None = None,
+        planted: Search | None = None,
         evaluate: Evaluate = evaluate,
         deadline_clock: Callable[[], float] | None = None,
     ) -> None:
@@ -82,6 +83,7 @@ class Cycle:
             journal: Where everything is noted, before it is done.
             metrics: What is exported of the loop itself.
             hand_over: Gives the forecast to a scheduler that takes it; None where it does not.
+            planted: Finds settings instead of a search, for a scenario; None to search.
             evaluate: The twin.
             deadline_clock: Monotonic seconds, for the time limit of searches; None in replays, whose budget is trials.
         """
@@ -115,6 +117,7 @@ class Cycle:
             trying=self._trying,
             calibrator=calibrator,
             journal=journal,
+            planted=planted,
             evaluate=evaluate,
             deadline_clock=deadline_clock,
         )

@@ -217,6 +217,8 @@ class Guard:
             mode=wanted,
         )
         failure, receipt = None, None
+        # Before the write: a process that ends behind it must know why the scheduler runs the mode that it finds.
+        self._journal.save_state(STATE_NAME, encode(self._state))
         try:
             receipt = self._writer.change(change, then=lambda standing, _: replace(standing, mode=wanted))
         except TunerError as error:
@@ -301,11 +303,12 @@ class Guard:
 
 def _step(mode: SchedulerMode, state: GuardState) -> tuple[str, str]:
     """Return what changing from a policy mode to the wanted one is called, and why it is done."""
+    unknown = f"nothing is known that asks for the policy mode {mode}"
     match state.wanted:
         case SchedulerMode.SIMPLIFIED:
-            return "simplify", state.breaker.reason
+            return "simplify", state.breaker.reason or unknown
         case SchedulerMode.PRIORITY_ONLY:
-            return "protect", state.degradation.reason
+            return "protect", state.degradation.reason or unknown
     if mode is SchedulerMode.PRIORITY_ONLY:
-        return "release", state.degradation.reason
-    return "probe", state.breaker.reason
+        return "release", state.degradation.reason or unknown
+    return "probe", state.breaker.reason or unknown

@@ -140,8 +140,7 @@ class Keeper:
     # What an earlier process left open.
 
     def _resume(self, live: Current, cycle_id: Callable[[], int], at_seconds: float) -> Kept | None:
-        if not self._started:
-            self._recover_records()
+        self._recover_records(at_seconds)
         done = None
         for intent in self._journal.open_intents():
             done = self._close(intent, live, cycle_id, at_seconds)
@@ -150,10 +149,18 @@ class Keeper:
         self._started = True
         return done
 
-    def _recover_records(self) -> None:
-        """Note the cycles that ended between their change and their record, so that none is missing."""
+    def _recover_records(self, at_seconds: float) -> None:
+        """Note the cycles that ended between their change and their record, so that none is missing.
+
+        Those of an earlier process at once; those of this one, whose record the journal refused at the time, once they
+        cannot be under way any more.
+        """
+        oldest_running = at_seconds - 2 * self._policy.cycle.period_seconds
         for intent in self._journal.unrecorded():
-            reason = f"the process ended before the record of this cycle was written; it had begun: {intent.reason}"
+            if self._started and intent.at_seconds > oldest_running:
+                continue
+            begun = f"it had begun: {intent.reason}"
+            reason = f"the record of this cycle could not be written, or the process ended before; {begun}"
             self._journal.append(
                 CycleRecord(
                     cycle_id=intent.cycle_id,
@@ -174,7 +181,9 @@ class Keeper:
             if not resolution.receipt.applied or intent.action != "roll_back":
                 return None
             reason = f"the roll-back of cycle {intent.cycle_id} was {resolution.receipt.detail}: {intent.reason}"
-            return Kept(state=SettingsState.OURS, decision="roll_back", reason=reason, receipt=resolution.receipt)
+            # Told under a number of its own: that of the change stands for the cycle that began it.
+            receipt = replace(resolution.receipt, cycle_id=cycle_id())
+            return Kept(state=SettingsState.OURS, decision="roll_back", reason=reason, receipt=receipt)
         reason = f"the process ended before the change of cycle {intent.cycle_id} could be put on trial"
         if not self._may_act:
             return self._tell(SettingsState.OURS, f"would roll back: {reason}; {self._forbidden}")

@@ -62,7 +62,9 @@ def bind(listen: str) -> socket.socket:
         ConfigError: The address is malformed or in use; the message says which.
     """
     host, port = split_listen(listen)
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends without delay only where the protocol is named; else each answer on a kept connection takes 40 ms.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -27,6 +27,7 @@ from tuner.record.journal import Journal
 from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import Policy, TunerMode
+from tuner.tuning import Search
 from tuner.twin import model
 from tuner.twin.calibration import STATE_NAME, Calibrator
 from tuner.values.stages import Forecast
@@ -67,6 +68,7 @@ def assemble(
     actuator: Actuator | None = None,
     clock: Callable[[], float] | None = time.monotonic,
     stop: Callable[[], str] | None = None,
+    planted: Search | None = None,
     evaluate: Evaluate = model.evaluate,
     forecasting: Forecasting | None = None,
 ) -> Parts:
@@ -79,6 +81,7 @@ def assemble(
         clock: Monotonic seconds, for deadlines; None in replays, where budgets count trials so that a seed gives the
             same decisions on any machine.
         stop: Says why nothing at all may be written; the kill switch of the policy where absent.
+        planted: What finds settings instead of a search, for a scenario; None to search.
         evaluate: The twin, instead of the one that is shipped.
         forecasting: The forecasting stage, instead of what the policy says.
 
@@ -133,6 +136,7 @@ def assemble(
         journal=journal,
         metrics=metrics,
         hand_over=_hand_over(policy, actuator),
+        planted=planted,
         evaluate=evaluate,
         deadline_clock=clock,
     )

@@ -322,7 +322,7 @@ def test_killed_after_the_receipt_the_trial_goes_on(world: Simulation, monkeypat
     assert world.in_force == changed
     assert resumed.verification is not None
     assert resumed.decision == Step.WAIT
-    assert [record.reason for record in world.journal if record.failure][-1].startswith("the process ended before")
+    assert [record.failure.reason for record in world.journal if record.failure][-1] == "interrupted"
 
 
 def test_a_change_whose_answer_is_lost_is_found_in_force(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tuner import __version__
-from tuner.cli import alerts, bench, journal, operate, people, workshop
+from tuner.cli import alerts, bench, chaos, journal, operate, people, workshop
 from tuner.errors import ConfigError, PermanentError, TraceError, TunerError
 
 EXIT_PROBLEM = 1
@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (operate, people, journal, workshop):
+for module in (operate, people, journal, workshop, chaos):
     module.register(app)
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(bench.app, name="bench")
