@@ -11,7 +11,7 @@ from tests.support.records import MIDDLE, MIDNIGHT, SPECS, day, failed, observat
 from tuner.record.journal import Intent, Journal
 from tuner.record.setting import Setting, save_setting
 from tuner.record.text import explain, history, status
-from tuner.values.stages import Decision, Problem, Step
+from tuner.values.stages import CycleRecord, Decision, Problem, Step
 
 DAY = day(100)
 
@@ -48,6 +48,26 @@ def test_status_tells_cluster_mode_knobs_metrics_and_the_change_on_trial(journal
         assert part in said
     assert "on trial; reservation 21 % → 22 %, predicted −5.4 %" in said
     assert "Last 24 h: 100 cycles, 9 changes, 5 kept, 3 undone, 2 cycles failed." in said
+
+
+def test_status_after_a_guard_tick_still_tells_knobs_and_metrics(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as opened:
+        for record in DAY[:5]:
+            opened.append(record)
+        save_setting(opened, Setting(cluster="east", policy="reference", mode="auto", specs=SPECS))
+        noted = CycleRecord(
+            cycle_id=DAY[4].cycle_id + 1,
+            at_seconds=DAY[4].at_seconds + 5,
+            decision="simplify",
+            reason="3 samples in a row over 3 s",
+        )
+        opened.append(noted)
+
+        said = printed(status(opened))
+
+    assert "simplify: 3 samples in a row over 3 s" in said
+    assert "base slice" in said
+    assert "queue wait" in said
 
 
 def test_status_of_an_empty_journal_and_without_a_clock(tmp_path: Path) -> None:

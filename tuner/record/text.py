@@ -53,6 +53,8 @@ def status(journal: Journal, *, now_seconds: float | None = None) -> RenderableT
         return Text("No cycle has been recorded yet.")
     record = newest[-1]
     recent = journal.records(since_seconds=record.at_seconds - 86_400)
+    # What a guard tick or an order noted tells nothing of knobs and metrics: the newest cycle that saw them does.
+    seen = next((one for one in reversed(recent) if one.observation is not None), record)
     lines: list[RenderableType] = [
         Text.assemble(
             (f"{setting.cluster}", "bold"),
@@ -64,12 +66,12 @@ def status(journal: Journal, *, now_seconds: float | None = None) -> RenderableT
             style=_STYLES.get(record.decision, ""),
         ),
         *(_interrupted(intent) for intent in journal.open_intents()),
-        _knobs(record, setting),
+        _knobs(next((one for one in reversed(recent) if _in_force(one) is not None), record), setting),
         _trial(changes(recent)),
         Text(_day(recent)),
     ]
-    if record.observation is not None:
-        lines.insert(-1, _metrics(record.observation))
+    if seen.observation is not None:
+        lines.insert(-1, _metrics(seen.observation))
     return Group(*lines)
 
 
