@@ -1,9 +1,11 @@
 """All kills and all faults, and the table of what came of them."""
 
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -11,7 +13,9 @@ from rich.table import Table
 
 from tuner.chaos.faults import FAULTS
 from tuner.chaos.kill import Outcome, kill, points
+from tuner.chaos.scene import witnessed
 from tuner.chaos.script import SCENARIOS
+from tuner.chaos.troubles import TROUBLES
 from tuner.twin import model
 
 WORKERS: Final = 2
@@ -48,10 +52,27 @@ def run(only: str | None = None) -> list[Row]:
                 numbers = range(1, len(steps) + 1)
                 outcomes = list(pool.map(kill, [name] * len(steps), numbers, steps, chunksize=4))
                 rows.append(_row(f"kill: {name}", outcomes))
+        for name, moments in TROUBLES.items():
+            if only is None or only in f"over the wire: {name}":
+                rows.append(_row(f"over the wire: {name}", pool.map(trouble, [name] * len(moments), moments)))
         for name, fault in FAULTS.items():
             if only is None or only in name:
                 rows.append(_row(name, [fault()]))
     return rows
+
+
+def trouble(name: str, moment: str) -> Outcome:
+    """Break one thing over real wires at a moment, and look."""
+    with tempfile.TemporaryDirectory(prefix="clocktuner-chaos-") as folder:
+        came = witnessed(TROUBLES[name][moment], Path(folder))
+    return Outcome(
+        scenario=name,
+        point=1,
+        step=moment,
+        writes=came.writes,
+        resumed_after=came.resumed_after,
+        violations=tuple(f"{found.promise}: {found.sentence}" for found in came.violations),
+    )
 
 
 def _row(name: str, outcomes: Iterable[Outcome]) -> Row:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self, TextIO, TypeAlias
 from urllib.parse import quote
@@ -55,6 +55,7 @@ class Storage:
             with explained(path):
                 storage = cls(path, _connect(str(path)), lock)
                 schema.check(storage._connection, str(path))
+                _check_pages(path)
                 for pragma in (
                     "auto_vacuum = INCREMENTAL",
                     "journal_mode = WAL",
@@ -136,6 +137,19 @@ class Storage:
         with self._guard, explained(self.path):
             # As a script, because a single execute stops after the first page.
             self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
+
+
+def _check_pages(path: Path) -> None:
+    """Refuse a damaged file before anything is done on it: a table that is not read at the start may be the broken one.
+
+    Raises:
+        JournalError: It is damaged.
+    """
+    # By a connection of its own: what the writer has in its cache, it would not read again and find damaged later.
+    with closing(_connect(str(path))) as connection:
+        ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if found != "ok":
+        raise JournalError(f"{path}: {found}; {_REMEDIES[sqlite3.SQLITE_CORRUPT]}")
 
 
 @contextmanager
