@@ -24,6 +24,7 @@ from tuner.people import People
 from tuner.propose.scoring import Evaluate
 from tuner.record.exporter import Exporter
 from tuner.record.journal import Journal
+from tuner.record.policy import save_policy
 from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import Policy, TunerMode
@@ -105,6 +106,7 @@ def assemble(
             weights=policy.weights(),
         ),
     )
+    save_policy(journal, policy)
     metrics = Exporter(
         cluster=policy.cluster,
         policy=policy.name,

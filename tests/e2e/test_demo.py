@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOURS = 5.0
 """Long enough for a change to be made, watched and settled."""
 
+OF_THE_GUARD = {"Delay of guard ticks", "Metrics source", "Metrics source answers"}
+"""Panels that are empty after it, because its guard does not tick."""
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> object:
@@ -74,13 +77,19 @@ def test_what_the_tuner_observed_is_what_the_store_says(store: object) -> None:
 
 
 def panels() -> list[tuple[str, str]]:
-    dashboard = json.loads((assets.folder("dashboards") / "overview.json").read_text(encoding="utf-8"))
-    rows = [*dashboard["panels"], *(inner for panel in dashboard["panels"] for inner in panel.get("panels", ()))]
-    return [(panel["title"], target["expr"]) for panel in rows for target in panel.get("targets", ())]
+    """Return title and expression of all panels but those of safety, which the bad hour fills."""
+    boards = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(assets.folder("dashboards").glob("*.json"))
+        if path.name != "safety.json"
+    ]
+    top = [panel for board in boards for panel in board["panels"]]
+    every = [*top, *(inner for panel in top for inner in panel.get("panels", ()))]
+    return sorted({(panel["title"], target["expr"]) for panel in every for target in panel.get("targets", ())})
 
 
 @pytest.mark.parametrize(("title", "expression"), panels())
-def test_every_expression_of_the_dashboard_answers_on_the_demonstrations_store(
+def test_every_expression_of_the_dashboards_answers_on_the_demonstrations_store(
     store: object, title: str, expression: str
 ) -> None:
     expression = re.sub(r"\$__rate_interval|\$__interval|\$__range", "1h", expression)
@@ -94,7 +103,7 @@ def test_every_expression_of_the_dashboard_answers_on_the_demonstrations_store(
 
     assert answer.status_code == 200, answer.text
     # What is only known while a change is being looked at need not be known at the end.
-    assert answer.json()["data"]["result"], f"{title}: {expression} answers nothing"
+    assert bool(answer.json()["data"]["result"]) is (title not in OF_THE_GUARD), f"{title}: {expression}"
 
 
 def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.records import MIDNIGHT, SPECS, applied, day, failed, runs, simplest
+from tests.support.guarded import act, order
+from tests.support.records import MIDDLE, MIDNIGHT, SPECS, applied, day, failed, runs, simplest
+from tuner.control.orders import OrderKind
 from tuner.errors import ConfigError
-from tuner.record import plots
+from tuner.record import plots, timeline
 from tuner.record.comparison import ComparisonRun, gains, improves
 from tuner.record.encoding import decode
 from tuner.record.html import Markup, join, table, tag, words
@@ -24,8 +26,18 @@ from tuner.record.plots import Line, Marks, Panel, axis_unit, draw, thin, time_t
 from tuner.record.report import write_report
 from tuner.record.setting import Setting, load_setting, save_setting
 from tuner.record.wording import label
+from tuner.values.knobs import SchedulerMode
 from tuner.values.metrics import DEFAULT_WEIGHTS, METRIC_INDEX, METRIC_NAMES, METRICS, score
-from tuner.values.stages import CycleRecord, Decision, Finding, FloatArray, StageFailure
+from tuner.values.stages import (
+    CycleRecord,
+    Decision,
+    Finding,
+    FloatArray,
+    Outcome,
+    StageFailure,
+    Step,
+    Verification,
+)
 
 SETTING = Setting(
     cluster="gpu-64x8",
@@ -229,6 +241,116 @@ def test_without_a_word_on_what_is_real_the_page_says_so(tmp_path: Path) -> None
     path = write_report([simplest()], tmp_path / "report.html")
 
     assert "does not say what of this was real and what was simulated" in path.read_text()
+
+
+# Safety.
+
+
+def guarded() -> list[CycleRecord]:
+    """Return an hour in which the guard had to step in, and somebody said something."""
+    made = applied(1, MIDNIGHT)
+    assert made.observation is not None
+    look = Verification(
+        cycle_id=9,
+        change_cycle_id=1,
+        outcome=Outcome.SUCCESSFUL,
+        step=Step.PROMOTE,
+        samples=8,
+        expected_score=-0.03,
+        observed_score=-0.05,
+        score_error=0.01,
+        observed=made.observation.metrics,
+        counterfactual=made.observation.metrics,
+        reason="surely better",
+        pairs=4,
+        evidence=math.log(40.0),
+    )
+    return [
+        made,
+        act(2, 60, "simplify", "too slow <b>", mode=SchedulerMode.SIMPLIFIED),
+        act(3, 180, "probe", mode=SchedulerMode.FULL),
+        act(4, 240, "recover", "fast again"),
+        order(5, 300, OrderKind.PAUSE, reason="racks"),
+        order(6, 900, OrderKind.RESUME),
+        act(7, 1000, "heal", "lost", after=MIDDLE),
+        act(8, 1100, "hold", "would protect"),
+        replace(simplest(9, MIDNIGHT + 1200), decision=Step.PROMOTE, verification=look),
+    ]
+
+
+def test_the_section_on_safety_tells_what_happened_and_how_long_it_lasted(tmp_path: Path) -> None:
+    page = written(tmp_path, guarded())
+    section = page[page.index('id="safety"') :]
+    section = section[: section.index("</section>")]
+    text = " ".join(read(page).text)
+
+    read(page)
+    assert "2 cycles, 7 acts of guard and people between them" in text
+    assert "too slow &lt;b&gt;" in section
+    for kind in ("latency breaker", "paused", "order", "restored", "would have acted"):
+        assert f">{kind}</span>" in section
+    assert "<td>3 min</td>" in section  # The breaker, from 60 s to 240 s.
+    assert "The latency breaker took 3 min at most to recover." in text
+    assert section.index(">would have acted<") < section.index(">restored<") < section.index("too slow")
+
+
+def test_the_json_has_events_counts_and_times_by_mode_and_rung(tmp_path: Path) -> None:
+    written(tmp_path, guarded())
+    safety = json.loads((tmp_path / "report.json").read_text())["safety"]
+
+    assert safety["counts"] == {
+        "latency breaker": 1,
+        "restored": 1,
+        "paused": 1,
+        "order": 1,
+        "would have acted": 1,
+    }
+    assert [event["cycle_id"] for event in safety["events"]] == [2, 5, 6, 7, 8]
+    assert safety["events"][0]["lasted_seconds"] == 180.0
+    assert safety["mode_seconds"] == {"full": 1080.0, "simplified": 120.0}
+    assert safety["rung_seconds"] == {}
+
+
+def test_a_change_that_was_compared_in_turns_tells_pairs_and_evidence(tmp_path: Path) -> None:
+    page = written(tmp_path, guarded())
+
+    assert '<th scope="col">pairs</th><th scope="col">e-value</th>' in page
+    assert "<td>4</td><td>40</td>" in page
+    assert "against the setting before, put back in force in turns" in page
+    (change,) = json.loads((tmp_path / "report.json").read_text())["changes"]
+    assert (change["pairs"], change["fate"]) == (4, "kept")
+    assert change["evidence"] == pytest.approx(math.log(40.0))
+
+
+def test_where_nothing_was_compared_in_turns_there_is_no_column_for_it(page: str) -> None:
+    assert '<th scope="col">e-value</th>' not in page
+    assert "against the forecast of what would have been without the change" in page
+
+
+def test_guard_acts_stand_in_the_log_and_leave_no_gap_in_the_lines(tmp_path: Path) -> None:
+    page = written(tmp_path, guarded())
+    data = json.loads((tmp_path / "report.json").read_text())
+
+    for number in range(2, 9):
+        assert f'id="cycle-{number}"' in page
+    assert len(data["times_seconds"]) == 2
+    assert None not in data["metrics"]["queue_length"]
+    assert len(data["knob_times_seconds"]) == len(data["knobs"]["reservation_ratio"]) == 5
+    assert None not in data["knobs"]["reservation_ratio"]
+
+
+def test_a_quiet_period_says_that_nothing_happened(tmp_path: Path) -> None:
+    assert "Nothing happened that asked for protection" in written(tmp_path, [simplest()])
+
+
+def test_events_beyond_what_the_page_lists_are_left_to_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "SHOWN", 2)
+    page = written(tmp_path, guarded())
+
+    assert "The JSON has 3 older events." in page
+    assert ">latency breaker</span>" not in page
 
 
 # The JSON.

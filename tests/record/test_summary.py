@@ -6,10 +6,35 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.records import MIDNIGHT, PERIOD_SECONDS, applied, day, failed, forecast, observation, quiet, simplest
-from tuner.record.summary import Fate, changes, guard_counts, held_reasons, observed, observed_in, track
+from tests.support.guarded import act, order
+from tests.support.records import (
+    MIDDLE,
+    MIDNIGHT,
+    PERIOD_SECONDS,
+    applied,
+    day,
+    failed,
+    forecast,
+    observation,
+    quiet,
+    simplest,
+)
+from tuner.control.orders import OrderKind
+from tuner.record.summary import (
+    Fate,
+    changes,
+    cycles,
+    guard_counts,
+    held_reasons,
+    in_force,
+    observed,
+    observed_in,
+    of_guard,
+    track,
+)
+from tuner.values.knobs import KnobValues, Role, SchedulerMode
 from tuner.values.metrics import METRIC_INDEX
-from tuner.values.stages import CycleRecord, Decision, Outcome, Step
+from tuner.values.stages import CycleRecord, Decision, Outcome, StageFailure, Step
 
 DAY = day()
 
@@ -50,6 +75,104 @@ def test_a_change_that_a_newer_one_follows_or_that_was_given_up_is_on_trial_no_m
 
     assert [change.fate for change in changes([first, second])] == [Fate.ABANDONED, Fate.ON_TRIAL]
     assert [change.fate for change in changes([first, second, given_up])] == [Fate.ABANDONED, Fate.ABANDONED]
+
+
+def looked(decision: str, step: Step, *, pairs: int = 0, **changes: object) -> CycleRecord:
+    """Return a cycle that looked at the change of cycle 1."""
+    record = next(record for record in DAY if record.decision == Step.WAIT)
+    assert record.verification is not None
+    look = replace(
+        record.verification,
+        change_cycle_id=1,
+        step=step,
+        pairs=pairs,
+        evidence=0.7 * pairs,
+        **changes,  # type: ignore[arg-type]
+    )
+    return replace(record, decision=decision, verification=look)
+
+
+def test_a_trial_is_one_change_however_often_its_settings_take_turns() -> None:
+    made, end = applied(1), looked(Step.PROMOTE, Step.PROMOTE, pairs=3)
+    switch = replace(looked(Step.SWITCH, Step.SWITCH, pairs=1), receipt=made.receipt)
+
+    (change,) = changes(
+        [made, switch, looked(Step.WAIT, Step.WAIT, pairs=1), switch, replace(end, receipt=made.receipt)]
+    )
+
+    assert (change.cycle_id, change.fate) == (1, Fate.KEPT)
+    assert (change.switches, change.pairs) == (2, 3)
+    assert change.evidence == pytest.approx(2.1)
+    assert change.before == made.receipt.before  # type: ignore[union-attr]
+    assert change.after == made.receipt.after  # type: ignore[union-attr]
+
+
+def test_a_switch_that_was_not_made_is_none() -> None:
+    made = applied(1)
+    assert made.receipt is not None
+    refused = replace(looked(Step.SWITCH, Step.SWITCH), receipt=replace(made.receipt, applied=False))
+
+    assert changes([made, refused])[0].switches == 0
+
+
+def test_harm_is_told_of_the_change_that_did_it() -> None:
+    assert changes([applied(1), looked(Step.ROLL_BACK, Step.ROLL_BACK, harm=True)])[0].harm
+    assert not changes([applied(1), looked(Step.ROLL_BACK, Step.ROLL_BACK)])[0].harm
+
+
+@pytest.mark.parametrize(
+    ("decision", "step", "fate"),
+    [
+        (Step.WAIT, Step.WAIT, Fate.ON_TRIAL),
+        (Step.WAIT, Step.SWITCH, Fate.ON_TRIAL),  # The switch waits for a person.
+        (Step.SWITCH, Step.SWITCH, Fate.ON_TRIAL),
+        ("failed", Step.SWITCH, Fate.ON_TRIAL),
+        ("failed", Step.ROLL_BACK, Fate.ON_TRIAL),
+        ("failed", Step.WAIT, Fate.ABANDONED),
+        ("adopted", Step.WAIT, Fate.ABANDONED),
+        ("frozen", Step.WAIT, Fate.ABANDONED),
+        ("heal", Step.WAIT, Fate.ABANDONED),
+        (Decision.HOLD, Step.SWITCH, Fate.ABANDONED),  # The tuner may not act any more.
+        (Step.KEEP, Step.KEEP, Fate.UNVERIFIED),
+        (Step.PROMOTE, Step.PROMOTE, Fate.KEPT),
+        (Step.ROLL_BACK, Step.ROLL_BACK, Fate.UNDONE),
+    ],
+)
+def test_the_last_look_tells_the_fate(decision: str, step: Step, fate: Fate) -> None:
+    assert changes([applied(1), looked(decision, step)])[0].fate is fate
+
+
+def test_hold_backs_and_what_a_guard_writes_are_no_changes() -> None:
+    held_back = replace(applied(1), decision="hold_back")
+
+    assert changes([held_back, act(2, 10, "heal", after=MIDDLE), act(3, 20, "simplify", mode=SchedulerMode.FULL)]) == ()
+
+
+def test_records_of_guard_and_people_are_no_cycles() -> None:
+    lost = replace(
+        act(3, 20, "failed"), failure=StageFailure(stage="record", reason="interrupted", detail="the process ended")
+    )
+    noted = [act(1, 0, "recover"), order(2, 10, OrderKind.PAUSE), act(4, 30, "failed")]
+    run = [simplest(5), failed(6), lost]
+
+    assert all(of_guard(record) for record in noted)
+    assert cycles([*noted, *run]) == tuple(run)
+
+
+def test_what_a_guard_wrote_leaves_no_gap_in_what_was_observed() -> None:
+    times, values = observed([simplest(1), act(2, 10, "recover"), simplest(3, MIDNIGHT + 300)], "queue_length")
+
+    np.testing.assert_array_equal(times, [MIDNIGHT, MIDNIGHT + 300])
+    assert np.isfinite(values).all()
+
+
+def test_the_setting_in_force_is_that_written_or_else_that_seen() -> None:
+    moved = KnobValues.of({**MIDDLE, Role.RESERVATION: 0.22})
+
+    assert in_force(act(1, 0, "heal", after=moved)) == moved
+    assert in_force(simplest()) == MIDDLE
+    assert in_force(act(1, 0, "recover")) is None
+    assert in_force(failed()) is None
 
 
 def test_a_rollback_that_could_not_be_written_leaves_the_change_on_trial() -> None:
@@ -192,3 +315,4 @@ def test_reasons_that_differ_in_numbers_alone_are_one_and_the_newest_speaks() ->
     assert held_reasons([*records, failed()])[0] == ("the load moved by 0.03, less than 0.15", 3)
     assert len(held_reasons([*records, failed()])) == 2
     assert held_reasons([applied()]) == ()
+    assert held_reasons([act(1, 0, "hold", "would simplify"), act(2, 10, "failed", "could not")]) == ()

@@ -1,14 +1,17 @@
 """Values are said in units that people think in, with no more digits than mean something."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.guarded import act, receipt
 from tests.support.records import MIDDLE, MIDNIGHT
 from tuner.record import wording
-from tuner.values.knobs import KnobValues, Role
+from tuner.record.families import DECISIONS
+from tuner.values.knobs import KnobValues, Role, SchedulerMode
 from tuner.values.metrics import METRICS
 
 
@@ -21,6 +24,7 @@ from tuner.values.metrics import METRICS
         (119.4, "s", "119 s"),
         (1718.0, "s", "28.6 min"),
         (86_400.0, "s", "24 h"),
+        (172_800.0, "s", "2 d"),
         (-0.05, "s", "-50 ms"),
         (0.6214, "ratio", "62.1 %"),
         (1.0, "ratio", "100 %"),
@@ -104,3 +108,43 @@ def test_instants_are_said_in_utc() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["s", "ratio", "1/s", "W", ""]))
 def test_every_finite_value_can_be_said(value: float, unit: str) -> None:
     assert wording.quantity(value, unit)
+
+
+def test_a_cell_is_empty_where_there_is_nothing_to_say() -> None:
+    assert wording.cell(math.nan, "s") == ""
+    assert wording.cell(0.5, "s") == "500 ms"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"), [(math.nan, ""), (0.0, "1"), (math.log(20), "20"), (-20.0, "< 0.001"), (5000.0, "1.01e+304")]
+)
+def test_evidence_reads_as_an_e_value(evidence: float, said: str) -> None:
+    assert wording.e_value(evidence) == said
+
+
+@pytest.mark.parametrize(
+    ("mode", "after", "said"),
+    [
+        (None, MIDDLE, "nothing"),
+        (SchedulerMode.PRIORITY_ONLY, MIDDLE, "policy mode priority only"),
+        (None, KnobValues.of({**MIDDLE, Role.RESERVATION: 0.22}), "reservation 20 % → 22 %"),
+        (
+            SchedulerMode.FULL,
+            KnobValues.of({**MIDDLE, Role.RESERVATION: 0.22}),
+            "reservation 20 % → 22 %, policy mode full",
+        ),
+    ],
+)
+def test_a_write_tells_knobs_and_policy_mode(mode: SchedulerMode | None, after: KnobValues, said: str) -> None:
+    assert wording.written(receipt(1, after=after, mode=mode)) == said
+
+
+def test_every_decision_has_a_word_of_its_own_and_a_drill_that_failed_is_no_good_end() -> None:
+    failed = act(1, 0, "drill", after=MIDDLE)
+    assert failed.receipt is not None
+
+    assert set(wording.DECISION_WORDS) == set(DECISIONS)
+    assert len(set(wording.DECISION_WORDS.values())) == len(DECISIONS)
+    assert wording.tone(failed) == "good"
+    assert wording.tone(replace(failed, receipt=replace(failed.receipt, applied=False))) == "bad"
+    assert wording.tone(act(1, 0, "hold")) == "muted"

@@ -1,8 +1,12 @@
 """Small policies for tests."""
 
-from typing import Any
+from typing import Any, Final
 
+from tuner import assets
 from tuner.settings.model import Policy
+
+REFERENCE: Final = assets.folder("policies") / "reference.yaml"
+"""The policy that is shipped for the reference scheduler."""
 
 
 def policy_of(

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from tuner.cli.options import DEFAULT_JOURNAL, JournalFile
-from tuner.errors import ConfigError
+from tuner.errors import ConfigError, JournalError
 
 
 def register(app: typer.Typer) -> None:
@@ -19,24 +19,41 @@ def register(app: typer.Typer) -> None:
 
 def status(*, journal: JournalFile = DEFAULT_JOURNAL) -> None:
     """Say in what state the tuner is, from its journal."""
-    from tuner.record import text
+    from tuner.cli.safety import points
+    from tuner.cli.states import load
+    from tuner.cli.why import why
     from tuner.record.journal import Journal
+    from tuner.record.status import Point, Why
+    from tuner.record.status import status as stands
 
+    now = time.time()
     with Journal.open_readonly(journal) as book:
-        Console().print(text.status(book, now_seconds=time.time()))
+        safety: tuple[Point, ...] = ()
+        reasons: tuple[Why, ...] = ()
+        try:
+            states = load(book, now_seconds=now)
+            if states is not None:
+                safety, reasons = points(states), why(states)
+        except JournalError as error:
+            # What can be told is told all the same: this command is for the bad days.
+            safety = (Point("states", str(error), "bad"),)
+        Console().print(stands(book, now_seconds=now, safety=safety, why=reasons))
 
 
 def history(
     *,
     journal: JournalFile = DEFAULT_JOURNAL,
-    last: Annotated[int, typer.Option(help="How many cycles.", min=1)] = 20,
+    last: Annotated[int, typer.Option(help="How many cycles, acts of the guard and orders.", min=1)] = 20,
+    acts: Annotated[
+        bool, typer.Option("--acts", help="Only what changed something, or a state; not what looked and held.")
+    ] = False,
 ) -> None:
     """List the last cycles: when, what was decided, why."""
-    from tuner.record import text
+    from tuner.record.history import history as listed
     from tuner.record.journal import Journal
 
     with Journal.open_readonly(journal) as book:
-        Console().print(text.history(book, limit=last))
+        Console().print(listed(book, limit=last, acts=acts))
 
 
 def explain(

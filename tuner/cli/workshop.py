@@ -23,11 +23,14 @@ def demo(
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Do not use Prometheus even where there is one.")
     ] = False,
+    skip_bad_hour: Annotated[
+        bool, typer.Option("--skip-bad-hour", help="Leave out the second story, in which things go wrong.")
+    ] = False,
 ) -> None:
-    """Replay real traces three times, once with clocktuner in the loop, and write a report (simulated cluster)."""
+    """Replay real traces three times, once with clocktuner in the loop; then a bad hour (simulated clusters)."""
     from tuner.demo.show import show
 
-    show(output=output, seed=seed, hours=hours, embedded=embedded)
+    show(output=output, seed=seed, hours=hours, embedded=embedded, skip_bad_hour=skip_bad_hour)
 
 
 def reference(

@@ -1,6 +1,6 @@
 """Writes the shipped dashboards anew: `python -m tuner.dashboards`."""
 
 from tuner import assets
-from tuner.dashboards.overview import build
+from tuner.dashboards.boards import build
 
-build(assets.folder("dashboards") / "overview.json")
+build(assets.folder("dashboards"))

@@ -44,6 +44,13 @@ QUALITY: Final = (
         ],
         unit="s",
     ),
+    timeseries(
+        "Room in the best window",
+        "Share of the accelerators that is expected to be free in that interval.",
+        [Target(expression=series("best_window_headroom_ratio"), legend="{{cluster}}")],
+        unit="percentunit",
+        minimum=0,
+    ),
 )
 
 
@@ -110,4 +117,4 @@ def add_forecasts(grid: Grid) -> None:
         )
         grid.add(panel, width=12, height=8)
     for panel in QUALITY:
-        grid.add(panel, width=8, height=8)
+        grid.add(panel, width=6, height=8)

@@ -133,6 +133,14 @@ SEARCHES: Final = timeseries(
     minimum=0,
     interval=CYCLES,
 )
+CANDIDATES: Final = timeseries(
+    "Candidates scored",
+    "Candidates that searches scored on the twin.",
+    [Target(expression=f"sum(increase({series('trials_total')}[$__rate_interval]))", legend="candidates", colour=SEEN)],
+    unit="short",
+    minimum=0,
+    interval=CYCLES,
+)
 
 
 def add(grid: Grid) -> None:
@@ -140,5 +148,7 @@ def add(grid: Grid) -> None:
     grid.row("Decisions, and what came of them")
     for panel in (VERIFIED, CHANGES):
         grid.add(panel, width=12, height=9)
-    for panel in (DECIDED, GUARDS, OUTCOMES, PROPOSED, TRUST, SEARCHES):
+    for panel in (DECIDED, GUARDS, OUTCOMES):
         grid.add(panel, width=8, height=8)
+    for panel in (PROPOSED, TRUST, SEARCHES, CANDIDATES):
+        grid.add(panel, width=6, height=8)

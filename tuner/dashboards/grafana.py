@@ -27,6 +27,12 @@ QUIET: Final = "#8F8F8F"
 CYCLES: Final = "10m"
 """Least distance of points of what counts once a cycle: two cycles of five minutes, so that an increase can be seen."""
 
+TICKS: Final = "1m"
+"""The same for what counts once a guard tick: a minute holds at least two scrapes and, as a rule, a dozen ticks."""
+
+RUNBOOKS: Final = "docs/runbooks"
+"""Where the runbooks lie in a checkout; the variable `runbooks` holds where a site has put them."""
+
 COLUMNS: Final = 24
 """Width of Grafana's grid."""
 
@@ -169,6 +175,19 @@ def timeseries(
     return panel
 
 
+def runbooks(panel: Json, *alerts: str) -> Json:
+    """Return a panel with links to the runbooks of alerts.
+
+    Args:
+        panel: As `stat` or `timeseries` returned it.
+        *alerts: Names of alerts; each has a file of its name.
+    """
+    links = [
+        {"title": f"Runbook: {alert}", "url": f"${{runbooks}}/{alert}.md", "targetBlank": True} for alert in alerts
+    ]
+    return {**panel, "links": links}
+
+
 def _panel(kind: str, title: str, description: str, targets: Sequence[Target], defaults: Json) -> Json:
     return {
         "type": kind,
@@ -255,6 +274,12 @@ def variable(name: str, label: str, query: str) -> Json:
         "allValue": ".+",
         "current": {"text": ["All"], "value": ["$__all"]},
     }
+
+
+def textbox(name: str, label: str, text: str) -> Json:
+    """Return a variable that holds what a site types in, such as an address."""
+    option = {"selected": True, "text": text, "value": text}
+    return {"type": "textbox", "name": name, "label": label, "query": text, "current": option, "options": [option]}
 
 
 def annotation(name: str, expression: str, *, colour: str, text: str) -> Json:

@@ -79,6 +79,18 @@ BYTES: Final = timeseries(
     interval=CYCLES,
 )
 
+SINCE: Final = timeseries(
+    "Time since a cycle",
+    "Time since the newest cycle ran, and since the newest that did not fail; saw teeth of one period are as it should "
+    "be.",
+    [
+        Target(expression=f"time() - {series('cycle_last_timestamp_seconds')}", legend="any", colour=SEEN),
+        Target(expression=f"time() - {series('cycle_last_success_timestamp_seconds')}", legend="good", colour=EXPECTED),
+    ],
+    unit="s",
+    minimum=0,
+)
+
 AGE: Final = timeseries(
     "Age of what is seen",
     "Age of the newest sample of each metric. Old metrics are not acted upon.",
@@ -123,5 +135,5 @@ def add(grid: Grid) -> None:
         grid.add(panel, width=6, height=8)
     for panel in (AGE, COVERAGE, PROBLEMS):
         grid.add(panel, width=8, height=8)
-    for panel in (QUERIES, BYTES):
-        grid.add(panel, width=12, height=6)
+    for panel in (QUERIES, BYTES, SINCE):
+        grid.add(panel, width=8, height=6)

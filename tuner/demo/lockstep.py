@@ -23,12 +23,13 @@ class LockStep:
     """
 
     run: Run
+    origin_seconds: float = START_AT_SECONDS
     failure: BaseException | None = None
 
     @property
     def progress(self) -> Progress:
         """Where the scheduler is."""
-        clock = ReplayClock(origin_seconds=START_AT_SECONDS, speed=1.0)
+        clock = ReplayClock(origin_seconds=self.origin_seconds, speed=1.0)
         return Progress(self.run.scheduler.snapshot(), clock, behind_seconds=0.0, round=1)
 
     def configure(self, settings: ClockSettings) -> None:
@@ -40,6 +41,6 @@ class LockStep:
         self.run.scheduler.set_forecast(forecast)
 
 
-def application(run: Run, settings: ClockSettings) -> Starlette:
-    """Return the HTTP interface of a run."""
-    return Service(LockStep(run), settings).application()
+def application(run: Run, settings: ClockSettings, *, origin_seconds: float = START_AT_SECONDS) -> Starlette:
+    """Return the HTTP interface of a run whose time 0 is a Unix time."""
+    return Service(LockStep(run, origin_seconds), settings).application()

@@ -8,27 +8,19 @@ from typing import Final
 
 from rich.console import Console
 
-from tuner import assets, logs, serving, wiring
-from tuner.demo import lockstep, view
+from tuner import logs, serving, wiring
+from tuner.demo import bad_hour, lockstep, view
+from tuner.demo.policy import demo_policy
 from tuner.demo.prometheus_server import PrometheusServer, prometheus_server
-from tuner.demo.replay import CYCLE_SECONDS, TUNED, UNTOUCHED, Replay, Stopwatch
+from tuner.demo.replay import TUNED, UNTOUCHED, Replay, Stopwatch
 from tuner.demo.store import Store
-from tuner.demo.world import CLUSTER_LABEL, World
+from tuner.demo.world import World
 from tuner.files import explained
 from tuner.record.report import write_report
 from tuner.record.setting import Setting, save_setting
 from tuner.reference import workloads
 from tuner.reference.settings import ClockSettings, QueueOrder
-from tuner.settings.loading import load_policy
 from tuner.settings.model import Policy
-
-MAX_SEARCHES: Final = 60
-
-REFIT_SECONDS: Final = 3600.0
-"""Simulated time between two fits of the statistical models: they take a second or two of real time each."""
-
-WINDOW_SAMPLES: Final = 4
-"""Looks at a change in a window of a quarter of an hour, one every five minutes, both ends counted."""
 
 UNOPTIMISED: Final = ClockSettings(
     # First come, first served; one fixed slice; no prediction, no tiers, nothing reserved.
@@ -69,14 +61,15 @@ class Demo:
     replay: Replay
 
 
-def show(*, output: Path, seed: int, hours: float, embedded: bool) -> None:
-    """Run the demonstration, print what happens, and write journal and report.
+def show(*, output: Path, seed: int, hours: float, embedded: bool, skip_bad_hour: bool = False) -> None:
+    """Run the demonstration, print what happens, and write journals and reports.
 
     Args:
         output: Folder to write to; what an earlier demonstration left there is replaced.
         seed: Seed of all randomness; the same seed gives the same decisions on any machine.
         hours: Simulated hours.
         embedded: Read the scheduler's own page even where there is a Prometheus.
+        skip_bad_hour: Leave out the second story, in which things go wrong.
     """
     logs.configure(level="error")
     console = view.console()
@@ -88,12 +81,14 @@ def show(*, output: Path, seed: int, hours: float, embedded: bool) -> None:
         compared = demo.replay.compared(weights)
         with watch.at("report"):
             report = write_report(journal, output / "report.html", comparison=compared)
-    console.print(view.table(compared, weights=weights, hours=hours))
-    for run in compared:
-        console.print(f"({run.name}) {run.title}", highlight=False)
-    console.print(f"time by stage: {view.stage_times(watch.seconds)}", highlight=False)
-    console.print(f"journal: {journal.path} (try: clocktuner history --journal {journal.path})")
-    console.print(f"[bold]report: {report}[/]")
+        console.print(view.table(compared, weights=weights, hours=hours))
+        for run in compared:
+            console.print(f"({run.name}) {run.title}", highlight=False)
+        console.print(f"time by stage: {view.stage_times(watch.seconds)}", highlight=False)
+        console.print(f"journal: {journal.path} (try: clocktuner history --journal {journal.path})")
+        console.print(f"[bold]report: {report}[/]")
+        if not skip_bad_hour:
+            bad_hour.show(output=output, seed=seed, hours=hours, server=demo.server, console=console)
 
 
 @contextmanager
@@ -117,7 +112,9 @@ def opened(
         stack.callback(world.close)
         page = serving.start(lockstep.application(world.runs[TUNED], MIDDLE), listen="127.0.0.1:0")
         stack.callback(page.stop)
-        policy = demo_policy(page.url, server.url if server else None, output=output, seed=seed)
+        policy = demo_policy(
+            page.url, server.url if server else None, run=TUNED, journal=output / "journal.sqlite", seed=seed
+        )
         parts = wiring.assemble(policy, clock=None)
         stack.callback(parts.close)
         with watch.at("compile"):
@@ -128,37 +125,6 @@ def opened(
             store = Store(server.write_url, world.runs)
             stack.callback(store.close)
         yield Demo(workload, server, parts, Replay(world, parts, store, console=console, watch=watch))
-
-
-def demo_policy(page_url: str, prometheus_url: str | None, *, output: Path, seed: int) -> Policy:
-    """Return the reference policy, with the addresses and budgets of the demonstration.
-
-    Args:
-        page_url: Where the tuned scheduler is served.
-        prometheus_url: Where its metrics are; None to scrape its own page.
-        output: Folder of the journal, which begins anew.
-        seed: Seed of the searches.
-    """
-    journal = output / "journal.sqlite"
-    for leftover in (journal, Path(f"{journal}-wal"), Path(f"{journal}-shm"), Path(f"{journal}.lock")):
-        leftover.unlink(missing_ok=True)
-    policy = load_policy(assets.folder("policies") / "reference.yaml")
-    source: dict[str, object] = {"labels": {"run": TUNED}, "kind": "prometheus", "url": prometheus_url}
-    if prometheus_url is None:
-        source = {"kind": "scrape", "url": f"{page_url}/metrics"}
-    changed = {
-        "cluster": CLUSTER_LABEL,
-        "source": policy.source.model_copy(update=source),
-        "actuator": policy.actuator.model_copy(
-            update={"url": f"{page_url}/config", "forecast_url": f"{page_url}/forecast"}
-        ),
-        "cycle": policy.cycle.model_copy(update={"period_seconds": CYCLE_SECONDS, "max_searches": MAX_SEARCHES}),
-        "forecast": policy.forecast.model_copy(update={"refit_seconds": REFIT_SECONDS}),
-        "verify": policy.verify.model_copy(update={"min_samples": WINDOW_SAMPLES, "max_inconclusive": 0}),
-        "search": policy.search.model_copy(update={"seed": seed}),
-        "journal": policy.journal.model_copy(update={"path": str(journal)}),
-    }
-    return Policy.model_validate(policy.model_copy(update=changed).model_dump(exclude_unset=False))
 
 
 def _setting(policy: Policy, workload: workloads.NamedWorkload, *, real_server: bool) -> Setting:

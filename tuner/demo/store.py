@@ -13,8 +13,12 @@ from tuner.values.stages import FloatArray
 class Store:
     """Writes the schedulers' series and the tuner's own."""
 
-    def __init__(self, write_url: str, runs: Mapping[str, Run]) -> None:
-        """Lay out the series of every run; those of the tuner appear as it begins to export them."""
+    def __init__(self, write_url: str, runs: Mapping[str, Run], *, origin_seconds: float = START_AT_SECONDS) -> None:
+        """Lay out the series of every run, whose time 0 is `origin_seconds`.
+
+        Those of the tuner appear as it begins to export them.
+        """
+        self._origin_seconds = origin_seconds
         self._writer = RemoteWriter(write_url)
         self._blocks = {
             key: SeriesBlock([dict(labels) for labels in run.exposition.labels]) for key, run in runs.items()
@@ -28,7 +32,7 @@ class Store:
 
     def write_run(self, key: str, times_seconds: FloatArray, values: FloatArray) -> None:
         """Write the series of one run, values of shape (series, times); several steps in one push."""
-        self._writer.write(self._blocks[key], START_AT_SECONDS + times_seconds, values)
+        self._writer.write(self._blocks[key], self._origin_seconds + times_seconds, values)
 
     def write_tuner(self, samples: Iterable[Sample], at_seconds: float) -> None:
         """Write what the tuner exports of itself, at the time of its cycle.

@@ -23,6 +23,12 @@ _COLOURS: Mapping[str, str] = {
     Step.ROLL_BACK: "bold red",
     "failed": "bold red",
     "adopted": "bold yellow",
+    "heal": "bold green",
+    "simplify": "bold red",
+    "probe": "bold yellow",
+    "recover": "bold green",
+    "protect": "bold red",
+    "release": "bold green",
 }
 
 
@@ -35,8 +41,10 @@ def console() -> Console:
 class Decisions:
     """Prints each decision in one line; runs of the same quiet reason are told once, with their number."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, clock: str = "%H:%M") -> None:
+        """Take where to print, and how times are written."""
         self._console = console
+        self._clock = clock
         self._quiet: list[CycleRecord] = []
 
     def show(self, record: CycleRecord) -> None:
@@ -45,7 +53,7 @@ class Decisions:
             self._quiet.append(record)
             return
         self.flush()
-        self._console.print(_line(record))
+        self._console.print(self._line(record))
 
     def flush(self) -> None:
         """Print what is kept."""
@@ -53,21 +61,27 @@ class Decisions:
             return
         last, count = self._quiet[-1], len(self._quiet)
         self._quiet = []
-        line = _line(last)
+        line = self._line(last)
         if count > 1:
             line.append(f" (and {count - 1} before it)", style="dim")
         line.stylize("dim")
         self._console.print(line)
 
+    def tell(self, at_seconds: float, sentence: str) -> None:
+        """Print what somebody else does."""
+        self.flush()
+        self._console.print(Text(f"{self._time(at_seconds)}  >> {sentence}", style="bold magenta"))
 
-def _line(record: CycleRecord) -> Text:
-    clock = datetime.fromtimestamp(record.at_seconds, UTC).strftime("%H:%M")
-    text = Text(f"{clock}  ", no_wrap=False)
-    text.append(f"{record.decision:<9} ", style=_COLOURS.get(record.decision, ""))
-    if record.decision == Decision.APPLY and record.proposal is not None:
-        text.append(f"{record.proposal.candidate.describe()}: ")
-    text.append(record.reason)
-    return text
+    def _line(self, record: CycleRecord) -> Text:
+        text = Text(f"{self._time(record.at_seconds)}  ", no_wrap=False)
+        text.append(f"{record.decision:<9} ", style=_COLOURS.get(record.decision, ""))
+        if record.decision == Decision.APPLY and record.proposal is not None:
+            text.append(f"{record.proposal.candidate.describe()}: ")
+        text.append(record.reason)
+        return text
+
+    def _time(self, at_seconds: float) -> str:
+        return datetime.fromtimestamp(at_seconds, UTC).strftime(self._clock)
 
 
 def table(compared: Sequence[ComparisonRun], *, weights: MetricVector, hours: float) -> Table:

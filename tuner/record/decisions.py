@@ -1,35 +1,26 @@
-"""The log of decisions in the report: one line a cycle, all findings behind it."""
+"""The log of decisions in the report: one line a cycle, guard act or order, all findings behind it."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from tuner.record.html import Markup, join, table, tag, words
-from tuner.record.wording import count, moves, quantity, signed_percent, spread, when
+from tuner.record.summary import of_guard
+from tuner.record.wording import (
+    DECISION_WORDS,
+    cell,
+    count,
+    e_value,
+    moves,
+    signed_percent,
+    spread,
+    tone,
+    when,
+    written,
+)
 from tuner.values.stages import CycleRecord, Decision, Finding, Step
 
 SHOWN: Final = 400
 """Decisions that the page lists with their findings, the newest; the JSON beside it has all."""
-
-_CLASSES: Final = {
-    Decision.APPLY.value: "trial",
-    Step.PROMOTE.value: "good",
-    Step.KEEP.value: "good",
-    Step.ROLL_BACK.value: "bad",
-    Decision.REJECT.value: "bad",
-    "adopted": "trial",
-    "failed": "bad",
-}
-_WORDS: Final = {
-    Decision.APPLY.value: "changed",
-    Decision.HOLD.value: "held",
-    Decision.REJECT.value: "rejected",
-    Step.WAIT.value: "waiting",
-    Step.PROMOTE.value: "kept",
-    Step.KEEP.value: "kept unverified",
-    Step.ROLL_BACK.value: "undone",
-    "adopted": "yielded",
-    "failed": "failed",
-}
 
 
 def log(records: Sequence[CycleRecord]) -> Markup:
@@ -50,19 +41,19 @@ def log(records: Sequence[CycleRecord]) -> Markup:
 
 
 def tells(record: CycleRecord) -> bool:
-    """Say whether a cycle did more than look and wait."""
+    """Say whether a record tells of more than a cycle that looked and waited."""
     quiet = record.decision in (Decision.HOLD, Step.WAIT) and record.proposal is None
-    return not quiet
+    return not quiet or of_guard(record)
 
 
 def _row(record: CycleRecord) -> Markup:
-    word = _WORDS.get(record.decision, record.decision)
+    word = DECISION_WORDS.get(record.decision, record.decision.replace("_", " "))
     return tag(
         "details",
         tag(
             "summary",
             tag("time", when(record.at_seconds)[5:16]),
-            tag("span", word, class_=f"badge {_CLASSES.get(record.decision, 'muted')}"),
+            tag("span", word, class_=f"badge {tone(record)}"),
             tag("span", record.reason),
         ),
         tag("div", _facts(record), _findings(() if record.verdict is None else record.verdict.findings)),
@@ -72,7 +63,8 @@ def _row(record: CycleRecord) -> Markup:
 
 
 def _facts(record: CycleRecord) -> Markup:
-    facts = [("cycle", f"{record.cycle_id}, {when(record.at_seconds)} UTC")]
+    who = "guard" if of_guard(record) else "cycle"
+    facts = [(who, f"{record.cycle_id}, {when(record.at_seconds)} UTC")]
     if record.proposal is not None:
         proposal = record.proposal
         facts += [
@@ -80,11 +72,13 @@ def _facts(record: CycleRecord) -> Markup:
             ("predicted", f"{signed_percent(proposal.score)}{spread(proposal.score_error)}: {proposal.reason}"),
         ]
     if record.receipt is not None:
-        facts.append(("written", f"{moves(record.receipt.before, record.receipt.after)}; {record.receipt.detail}"))
+        facts.append(("written", f"{written(record.receipt)}; {record.receipt.detail}"))
     if record.verification is not None:
         seen = record.verification
         fate = f"{seen.outcome.value} after {count(seen.samples, 'sample')}, {seen.step.value.replace('_', ' ')}"
         facts.append(("verified", f"{fate}: {seen.reason}"))
+        if seen.pairs:
+            facts.append(("compared", f"{count(seen.pairs, 'pair')}, evidence {e_value(seen.evidence)}"))
     if record.failure is not None:
         facts.append(("failed", f"{record.failure.stage} ({record.failure.reason}): {record.failure.detail}"))
     problems = () if record.observation is None else record.observation.problems
@@ -101,8 +95,8 @@ def _findings(findings: Sequence[Finding]) -> Markup | None:
             tag("span", "passed", class_="better")
             if finding.passed
             else tag("span", finding.severity.value, class_="worse"),
-            quantity(finding.observed, finding.unit),
-            quantity(finding.limit, finding.unit),
+            cell(finding.observed, finding.unit),
+            cell(finding.limit, finding.unit),
             words(finding.sentence),
         ]
         for finding in findings

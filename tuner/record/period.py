@@ -8,15 +8,19 @@ from typing import Final, Self
 import numpy as np
 
 from tuner.record.plots import Marks
+from tuner.record.safety import Protection
 from tuner.record.summary import (
     Change,
     Fate,
     GuardCount,
     Track,
     changes,
+    cycles,
     guard_counts,
     held_reasons,
+    in_force,
     observed,
+    of_guard,
     track,
 )
 from tuner.record.wording import moves
@@ -39,45 +43,52 @@ class Period:
     """What a period amounts to.
 
     Attributes:
-        records: The cycles, oldest first.
+        records: All records, those of guard ticks and orders among them, oldest first.
+        cycles: Those of cycles.
         changes: What was changed, and what came of it.
         tracks: Forecasts against what came.
         guards: How each guard judged.
         reasons: Why nothing was done, the most frequent first.
+        protection: What kept the scheduler safe.
     """
 
     records: Sequence[CycleRecord]
+    cycles: Sequence[CycleRecord]
     changes: tuple[Change, ...]
     tracks: tuple[Track, ...]
     guards: tuple[GuardCount, ...]
     reasons: tuple[tuple[str, int], ...]
+    protection: Protection
 
     @classmethod
     def of(cls, records: Sequence[CycleRecord]) -> Self:
-        """Return what cycles in time order amount to."""
-        tracks = [track(records, name) for name in TRACKED]
+        """Return what records in time order amount to."""
+        run = cycles(records)
+        tracks = [track(run, name) for name in TRACKED]
         return cls(
             records=records,
+            cycles=run,
             changes=changes(records),
             tracks=tuple(item for item in tracks if item is not None),
             guards=guard_counts(records),
             reasons=held_reasons(records),
+            protection=Protection.of(records),
         )
 
     @property
     def searches(self) -> list[CycleRecord]:
         """The cycles that searched."""
-        return [record for record in self.records if record.proposal is not None]
+        return [record for record in self.cycles if record.proposal is not None]
 
     @property
     def held(self) -> int:
         """Number of cycles that did not change anything by decision."""
-        return sum(record.decision in (Decision.HOLD, Decision.REJECT) for record in self.records)
+        return sum(record.decision in (Decision.HOLD, Decision.REJECT) for record in self.cycles)
 
     @property
     def failed(self) -> int:
         """Number of cycles that failed."""
-        return sum(record.failure is not None for record in self.records)
+        return sum(record.failure is not None for record in self.cycles)
 
     @property
     def marks(self) -> Marks:
@@ -96,8 +107,9 @@ class Period:
         ]
         if not settings:
             return "The setting of the scheduler was not seen in this period."
-        last = self.records[-1].receipt
-        final = last.after if last is not None and last.applied else settings[-1]
+        final = next(
+            (found for record in reversed(self.records) if (found := in_force(record)) is not None), settings[-1]
+        )
         if not final.differs(settings[0]):
             return f"In force at the end, as at the start: {final.describe()}."
         return f"In force at the end: {final.describe()}. Since the start that moved {moves(settings[0], final)}."
@@ -107,15 +119,7 @@ class Period:
         return observed(self.records, name)
 
     def knob(self, role: Role) -> tuple[FloatArray, FloatArray]:
-        """Return times and values of a knob, as in force after each cycle; NaN where it was not seen."""
-        return np.array([record.at_seconds for record in self.records]), np.array(
-            [_in_force(record, role) for record in self.records]
-        )
-
-
-def _in_force(record: CycleRecord, role: Role) -> float:
-    if record.receipt is not None and record.receipt.applied:
-        return record.receipt.after.get(role, math.nan)
-    if record.observation is None or record.observation.knobs is None:
-        return math.nan
-    return record.observation.knobs.get(role, math.nan)
+        """Return times and values of a knob, as in force after each record; NaN where a cycle did not see it."""
+        telling = [record for record in self.records if not of_guard(record) or in_force(record) is not None]
+        values = [math.nan if (knobs := in_force(record)) is None else knobs.get(role, math.nan) for record in telling]
+        return np.array([record.at_seconds for record in telling]), np.array(values)

@@ -14,7 +14,7 @@ from typing import Any
 from tuner import __version__
 from tuner.errors import ConfigError
 from tuner.files import explained
-from tuner.record import decisions, sections
+from tuner.record import decisions, sections, timeline
 from tuner.record.comparison import ComparisonRun, gains
 from tuner.record.encoding import encode
 from tuner.record.html import page, tag
@@ -92,6 +92,7 @@ def render(period: Period, *, comparison: Sequence[ComparisonRun], title: str, s
         sections.do(period, setting=setting),
         sections.check(period),
         sections.act(period),
+        timeline.safety(period),
         sections.metrics(period),
         decisions.log(period.records),
         footer,
@@ -102,6 +103,7 @@ def render(period: Period, *, comparison: Sequence[ComparisonRun], title: str, s
 def document(period: Period, *, comparison: Sequence[ComparisonRun], title: str, setting: Setting) -> dict[str, Any]:
     """Return what the page shows as data: one entry a section, numbers unrounded."""
     times, _ = period.series(METRIC_NAMES[0])
+    knobs = {spec.role.value: period.knob(spec.role) for spec in setting.specs}
     return {
         "title": title,
         "version": __version__,
@@ -109,7 +111,8 @@ def document(period: Period, *, comparison: Sequence[ComparisonRun], title: str,
         "comparison": {"runs": list(comparison), "gains": gains(comparison, weights=setting.weights)},
         "times_seconds": times,
         "metrics": {name: period.series(name)[1] for name in METRIC_NAMES},
-        "knobs": {spec.role.value: period.knob(spec.role)[1] for spec in setting.specs},
+        "knobs": {role: values for role, (_, values) in knobs.items()},
+        "knob_times_seconds": next((known for known, _ in knobs.values()), times),
         "forecasts": [
             {"track": track, "coverage_ratio": track.coverage_ratio, "error_ratio": track.error_ratio}
             for track in period.tracks
@@ -117,6 +120,12 @@ def document(period: Period, *, comparison: Sequence[ComparisonRun], title: str,
         "changes": period.changes,
         "guards": period.guards,
         "held": [{"reason": reason, "cycles": count} for reason, count in period.reasons],
+        "safety": {
+            "events": period.protection.events,
+            "counts": dict(period.protection.counts),
+            "mode_seconds": dict(period.protection.modes),
+            "rung_seconds": dict(period.protection.rungs),
+        },
         "decisions": [_decision(record) for record in period.records],
     }
 

@@ -18,6 +18,7 @@ from tuner.record.wording import (
     INTERVAL,
     KNOB_LABELS,
     count,
+    e_value,
     label,
     moves,
     quantity,
@@ -46,12 +47,13 @@ MARKS_LEGEND: Final = (("trial", "▼", "change made"), ("good", "●", "kept"),
 
 def heading(period: Period, *, title: str, setting: Setting) -> Markup:
     """Return title, period, and what of it was real."""
-    records = period.records
+    records, noted = period.records, len(period.records) - len(period.cycles)
     span = (
         f"{when(records[0].at_seconds)[:16]} to {when(records[-1].at_seconds)[:16]} UTC" if records else "no cycles yet"
     )
+    acts = f", {count(noted, 'act')} of guard and people between them" if noted else ""
     known = f"Cluster {setting.cluster}, policy {setting.policy}, mode {setting.mode}. "
-    lead = tag("p", f"{known}{count(len(records), 'cycle')}, {span}.", class_="lead")
+    lead = tag("p", f"{known}{count(len(period.cycles), 'cycle')}{acts}, {span}.", class_="lead")
     if not setting.real and not setting.simulated:
         frame = tag(
             "p",
@@ -221,8 +223,18 @@ def _foresight(judged: Sequence[Change]) -> str:
     return (
         f"Of {count(len(done), 'concluded change')}, those undone included, the prediction lay within the 95 % "
         f"interval of what was measured for {true}. On average {signed_percent(predicted)} was predicted and "
-        f"{signed_percent(measured)} was measured, against the forecast of what would have been without the change."
+        f"{signed_percent(measured)} was measured, against {_against(done)}."
     )
+
+
+def _against(done: Sequence[Change]) -> str:
+    """Say what changes were compared with: the other setting in turns, or a forecast of what would have been."""
+    in_turns = sum(change.pairs > 0 for change in done)
+    forecast = "the forecast of what would have been without the change"
+    if not in_turns:
+        return forecast
+    turns = "the setting before, put back in force in turns"
+    return turns if in_turns == len(done) else f"{turns} for {in_turns}, and {forecast} for the others"
 
 
 def _point(change: Change) -> Point:
@@ -237,6 +249,8 @@ def _point(change: Change) -> Point:
 
 
 def _change_table(changes: Sequence[Change]) -> Markup:
+    # Where nothing was compared in turns, there are no pairs to tell of.
+    in_turns = any(change.pairs or change.switches for change in changes)
     rows = [
         [
             f"{change.cycle_id}",
@@ -244,12 +258,14 @@ def _change_table(changes: Sequence[Change]) -> Markup:
             words(moves(change.before, change.after)),
             signed_percent(change.expected_score),
             signed_percent(change.observed_score) + spread(change.score_error),
+            *((str(change.pairs or ""), e_value(change.evidence)) if in_turns else ()),
             tag("span", change.fate.value, class_=f"badge {FATES[change.fate][2]}"),
             words(change.reason),
         ]
         for change in changes
     ]
-    head = ("cycle", "made (UTC)", words("what moved"), "predicted", "measured, 95 %", "fate", words("why"))
+    compared = ("pairs", "e-value") if in_turns else ()
+    head = ("cycle", "made (UTC)", words("what moved"), "predicted", "measured, 95 %", *compared, "fate", words("why"))
     return table(head, rows, caption="Every change of the period")
 
 

@@ -18,6 +18,9 @@ from tuner.values.knobs import KnobValues
 from tuner.values.metrics import METRIC_INDEX
 from tuner.values.stages import CycleRecord, Decision, FloatArray, Outcome, Receipt, Step
 
+INTERRUPTED: Final = "interrupted"
+"""Reason under which the failure of a cycle is counted whose process ended before its record was written."""
+
 LEAD_SECONDS: Final = 900.0
 """How far ahead forecasts are judged: a quarter of an hour."""
 
@@ -49,6 +52,10 @@ class Change:
         outcome: Result of the last look; None while there was none.
         observed_score: Score at the last look; NaN while unknown.
         score_error: Its standard error; NaN while unknown.
+        switches: How often the two settings took turns; 0 where they were not compared so.
+        pairs: Pairs of legs that were compared; 0 where the comparison is not a switchback.
+        evidence: Evidence for the change at the last look, as the logarithm of an e-value; NaN where there is none.
+        harm: Whether it was found to do harm.
     """
 
     cycle_id: int
@@ -62,6 +69,10 @@ class Change:
     outcome: Outcome | None = None
     observed_score: float = math.nan
     score_error: float = math.nan
+    switches: int = 0
+    pairs: int = 0
+    evidence: float = math.nan
+    harm: bool = False
 
     @property
     def kept(self) -> bool:
@@ -79,17 +90,48 @@ class Change:
         return abs(self.observed_score - self.expected_score) <= INTERVAL * self.score_error
 
 
+def of_guard(record: CycleRecord) -> bool:
+    """Say whether a guard tick or a person's order left a record: it holds what was done, and nothing that was seen."""
+    interrupted = record.failure is not None and record.failure.reason == INTERRUPTED
+    return record.observation is None and not record.stage_seconds and not interrupted
+
+
+def cycles(records: Iterable[CycleRecord]) -> tuple[CycleRecord, ...]:
+    """Return the records of cycles, without those of guard ticks and orders."""
+    return tuple(record for record in records if not of_guard(record))
+
+
+def in_force(record: CycleRecord) -> KnobValues | None:
+    """Return the setting in force after a record; None where it tells of none."""
+    if record.receipt is not None and record.receipt.applied and record.receipt.after:
+        return record.receipt.after
+    return None if record.observation is None else record.observation.knobs
+
+
 def changes(records: Iterable[CycleRecord]) -> tuple[Change, ...]:
-    """Return the changes that were made, oldest first, each with the last look at it."""
+    """Return the changes that were tried, oldest first, each with the last look at it.
+
+    One trial is one change, however often its two settings take turns; a hold-back and what a guard writes are none.
+    """
     made: dict[int, tuple[CycleRecord, Receipt]] = {}
     looks: dict[int, CycleRecord] = {}
+    switches: Counter[int] = Counter()
     for record in records:
         if record.decision == Decision.APPLY and record.receipt is not None and record.receipt.applied:
             made[record.cycle_id] = (record, record.receipt)
         if record.verification is not None:
-            looks[record.verification.change_cycle_id] = record
+            number = record.verification.change_cycle_id
+            looks[number] = record
+            switches[number] += _switched(record)
     newest = max(made, default=0)
-    return tuple(_change(*made[number], looks.get(number), newest=number == newest) for number in made)
+    return tuple(
+        replace(_change(*made[number], looks.get(number), newest=number == newest), switches=switches[number])
+        for number in made
+    )
+
+
+def _switched(record: CycleRecord) -> bool:
+    return record.decision == Step.SWITCH and record.receipt is not None and record.receipt.applied
 
 
 def _change(record: CycleRecord, receipt: Receipt, look: CycleRecord | None, *, newest: bool) -> Change:
@@ -112,6 +154,9 @@ def _change(record: CycleRecord, receipt: Receipt, look: CycleRecord | None, *, 
         observed_score=seen.observed_score,
         score_error=seen.score_error,
         reason=seen.reason,
+        pairs=seen.pairs,
+        evidence=seen.evidence,
+        harm=seen.harm,
     )
 
 
@@ -123,8 +168,18 @@ def _fate(look: CycleRecord | None, *, newest: bool) -> Fate:
     if look is not None and look.decision == Step.ROLL_BACK:
         return Fate.UNDONE
     # One change at a time: what a newer one follows, or what was given up, is on trial no more.
-    given_up = look is not None and look.decision == "adopted"
-    return Fate.ON_TRIAL if newest and not given_up else Fate.ABANDONED
+    return Fate.ON_TRIAL if newest and (look is None or _goes_on(look)) else Fate.ABANDONED
+
+
+def _goes_on(look: CycleRecord) -> bool:
+    """Say whether a trial goes on after a look that has not ended it.
+
+    A trial is given up where somebody else has set what was on trial: then there was nothing to be done about it, and
+    the cycle did something else. A write that failed is tried again.
+    """
+    if look.decision in (Step.WAIT, Step.SWITCH):
+        return True
+    return look.decision == "failed" and look.verification is not None and look.verification.step is not Step.WAIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +242,7 @@ def track(records: Sequence[CycleRecord], name: str, *, lead_seconds: float = LE
 
 def observed(records: Iterable[CycleRecord], name: str) -> tuple[FloatArray, FloatArray]:
     """Return times and values of a metric or of a context series, one a cycle; NaN where it was not seen."""
-    pairs = [(record.at_seconds, observed_in(record, name)) for record in records]
+    pairs = [(record.at_seconds, observed_in(record, name)) for record in records if not of_guard(record)]
     return np.array([time for time, _ in pairs]), np.array([value for _, value in pairs])
 
 
@@ -264,10 +319,14 @@ def held_reasons(records: Iterable[CycleRecord]) -> tuple[tuple[str, int], ...]:
     """Return why nothing was done, the most frequent first: the newest sentence of each kind, and how many."""
     counts: Counter[str] = Counter()
     newest: dict[str, str] = {}
-    for record in records:
+    for record in cycles(records):
         if record.decision in (Decision.HOLD, Decision.REJECT, "failed"):
-            # Sentences that differ in their numbers alone are of one kind.
-            kind = re.sub(r"\d+(\.\d+)?", "#", record.reason)
+            kind = kind_of(record.reason)
             counts[kind] += 1
             newest[kind] = record.reason
     return tuple((newest[kind], count) for kind, count in counts.most_common())
+
+
+def kind_of(reason: str) -> str:
+    """Return what sentences have in common that differ in their numbers alone."""
+    return re.sub(r"\d+(\.\d+)?", "#", reason)

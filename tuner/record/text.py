@@ -1,23 +1,21 @@
-"""What `status`, `history` and `explain` print: renderables for rich, from the journal alone."""
+"""What `explain` prints of one cycle, act of the guard, or order: renderables for rich."""
 
 import math
 from collections.abc import Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tuner.record.journal import Intent, Journal
-from tuner.record.setting import Setting, load_setting
-from tuner.record.summary import LEAD_SECONDS, Change, Fate, changes
+from tuner.record.summary import LEAD_SECONDS, changes, of_guard
+from tuner.record.terminal import came, titled_table, who, word
 from tuner.record.wording import (
-    KNOB_LABELS,
+    cell,
     count,
+    e_value,
     gain,
-    knob,
     label,
     moves,
     quantity,
@@ -25,145 +23,32 @@ from tuner.record.wording import (
     spread,
     unit_of,
     when,
+    written,
 )
-from tuner.values.knobs import KnobValues
 from tuner.values.metrics import METRIC_INDEX, METRICS
 from tuner.values.stages import CycleRecord, Forecast, Observation, Proposal, Receipt, Verdict
 
-_STYLES: Final = {
-    "apply": "yellow",
-    "promote": "green",
-    "keep": "green",
-    "roll_back": "red",
-    "reject": "red",
-    "failed": "red",
-    "adopted": "yellow",
+_MEANINGS: Final = {
+    "simplify": "The latency breaker opened: the scheduler was to run its simplified policy.",
+    "probe": "The latency breaker went half open: the full policy is tried again.",
+    "recover": "The latency breaker closed: the full policy has proven itself.",
+    "protect": "Resources were tight: only high-priority work was to be served.",
+    "release": "Resources had eased: all work was to be served again.",
+    "heal": "Settings that nobody can have meant, or that were lost, were put back.",
+    "frozen": "Somebody else has set the scheduler, and the policy says to freeze.",
+    "adopted": "A setting that somebody else has made was taken to go on from.",
+    "drill": "A roll-back drill: a change of one step, seen in force and undone.",
+    "order": "A person's order; it writes nothing by itself.",
+    "hold": "What was to be done was not allowed.",
+    "failed": "What was to be done could not be.",
+    "roll_back": "A setting was put back.",
+    "switch": "The two settings that are compared take turns: this put the other one in force.",
+    "hold_back": "The untouched setting, to measure what tuning is worth.",
 }
+"""What decisions of guard and people stand for, and those of cycles that need a word."""
 
 
-def status(journal: Journal, *, now_seconds: float | None = None) -> RenderableType:
-    """Return what is in force, what is on trial, and whether cycles are still run.
-
-    Args:
-        journal: Of the tuner.
-        now_seconds: Present time, to tell the age of the newest cycle; None to leave it out.
-    """
-    setting, newest = load_setting(journal), journal.records(limit=1)
-    if not newest:
-        return Text("No cycle has been recorded yet.")
-    record = newest[-1]
-    recent = journal.records(since_seconds=record.at_seconds - 86_400)
-    # What a guard tick or an order noted tells nothing of knobs and metrics: the newest cycle that saw them does.
-    seen = next((one for one in reversed(recent) if one.observation is not None), record)
-    lines: list[RenderableType] = [
-        Text.assemble(
-            (f"{setting.cluster}", "bold"),
-            f" · policy {setting.policy} · mode {setting.mode} · ",
-            _age(record, now_seconds),
-        ),
-        Text(
-            f"cycle {record.cycle_id}: {_word(record.decision)}: {record.reason}",
-            style=_STYLES.get(record.decision, ""),
-        ),
-        *(_interrupted(intent) for intent in journal.open_intents()),
-        _knobs(next((one for one in reversed(recent) if _in_force(one) is not None), record), setting),
-        _trial(changes(recent)),
-        Text(_day(recent)),
-    ]
-    if seen.observation is not None:
-        lines.insert(-1, _metrics(seen.observation))
-    return Group(*lines)
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    return Table(
-        *columns, title=title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD
-    )
-
-
-def _age(record: CycleRecord, now_seconds: float | None) -> str:
-    ago = "" if now_seconds is None else f" {quantity(max(0.0, now_seconds - record.at_seconds), 's')} ago,"
-    return f"newest cycle{ago} at {when(record.at_seconds)} UTC"
-
-
-def _word(decision: str) -> str:
-    return decision.replace("_", " ")
-
-
-def _interrupted(intent: Intent) -> Text:
-    moved = moves(intent.before, intent.target)
-    return Text(f"change of cycle {intent.cycle_id} was interrupted: {moved} may be in force", style="bold red")
-
-
-def _knobs(record: CycleRecord, setting: Setting) -> Table:
-    table = _table("knob", "in force", "low", "high", title="Knobs")
-    values = _in_force(record)
-    for spec in setting.specs:
-        value = math.nan if values is None else values.get(spec.role, math.nan)
-        table.add_row(KNOB_LABELS[spec.role], *(knob(spec.role, item) for item in (value, spec.low, spec.high)))
-    return table
-
-
-def _in_force(record: CycleRecord) -> KnobValues | None:
-    if record.receipt is not None and record.receipt.applied:
-        return record.receipt.after
-    return None if record.observation is None else record.observation.knobs
-
-
-def _metrics(observation: Observation) -> Table:
-    table = _table("metric", "now", "age", "coverage", title="Metrics")
-    for index, spec in enumerate(METRICS):
-        table.add_row(
-            label(spec.name),
-            quantity(float(observation.metrics[index]), spec.unit),
-            quantity(float(observation.ages_seconds[index]), "s"),
-            quantity(float(observation.coverage_ratio[index]), "ratio"),
-        )
-    return table
-
-
-def _trial(made: Sequence[Change]) -> Text:
-    if not made or made[-1].fate is not Fate.ON_TRIAL:
-        return Text("No change is on trial.")
-    return Text(f"Since {when(made[-1].at_seconds)}: {_came(made[-1])}", style="yellow")
-
-
-def _day(records: Sequence[CycleRecord]) -> str:
-    made = changes(records)
-    kept = sum(change.kept for change in made)
-    undone = sum(change.fate is Fate.UNDONE for change in made)
-    failed = sum(record.failure is not None for record in records)
-    return (
-        f"Last 24 h: {len(records)} cycles, {len(made)} changes, {kept} kept, {undone} undone, {failed} cycles failed."
-    )
-
-
-def history(journal: Journal, *, limit: int = 20) -> RenderableType:
-    """Return the newest cycles, one line each, the newest last.
-
-    Args:
-        journal: Of the tuner.
-        limit: How many.
-    """
-    table = _table("cycle", "at (UTC)", "decision", "score", "why")
-    table.caption = "score: predicted where a change is proposed, measured where one is on trial; negative is better"
-    for column in table.columns[:-1]:
-        column.no_wrap = True
-    for record in journal.records(limit=limit):
-        table.add_row(
-            str(record.cycle_id),
-            when(record.at_seconds)[5:16],
-            Text(_word(record.decision), style=_STYLES.get(record.decision, "")),
-            _score(record),
-            escape(record.reason),
-        )
-    return table
-
-
-def _score(record: CycleRecord) -> str:
-    if record.verification is not None:
-        return signed_percent(record.verification.observed_score)
-    return "" if record.proposal is None else signed_percent(record.proposal.score)
+_LOOKS: Final = ("switch", "hold_back")
 
 
 def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) -> RenderableType:
@@ -176,8 +61,12 @@ def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) ->
     if record is None:
         return Text("The journal does not have that cycle; `clocktuner history` lists those that it has.")
     parts: list[RenderableType | None] = [
-        Text(f"Cycle {record.cycle_id}, {when(record.at_seconds)} UTC: {_word(record.decision)}", style="bold"),
+        Text(
+            f"{who(record).capitalize()} {record.cycle_id}, {when(record.at_seconds)} UTC: {word(record.decision)}",
+            style="bold",
+        ),
         Text(record.reason),
+        _told(record),
         _failure(record),
         None if record.observation is None else _problems(record.observation),
         None
@@ -187,8 +76,10 @@ def explain(record: CycleRecord | None, *, looks: Sequence[CycleRecord] = ()) ->
         None if record.verdict is None else _judged(record.verdict),
         None if record.receipt is None else _written(record.receipt),
         _verified(record),
+        _compared(record),
         _outcome(record, looks),
-        Text(_times(record), style="dim"),
+        _looks(looks),
+        None if of_guard(record) else Text(_times(record), style="dim"),
     ]
     return Group(*(part for part in parts if part is not None))
 
@@ -207,7 +98,7 @@ def _problems(observation: Observation) -> Text | None:
 
 def _expected(forecast: Forecast, observation: Observation) -> Table:
     """Show the series that are expected to move most: those are the ones that mattered."""
-    table = _table("series", "now", "in 15 min", "10 % to 90 %", "model", title="Expected")
+    table = titled_table("series", "now", "in 15 min", "10 % to 90 %", "model", title="Expected")
     column = min(round(LEAD_SECONDS / forecast.step_seconds), forecast.values.shape[1]) - 1
     for name in _most_moved(forecast, observation, column):
         low, middle, high = (quantity(float(value), _unit(name)) for value in forecast[name][column])
@@ -236,7 +127,7 @@ def _unit(name: str) -> str:
 
 
 def _proposed(proposal: Proposal) -> Group:
-    table = _table("metric", "if untouched", "if changed", title="Predicted by the twin")
+    table = titled_table("metric", "if untouched", "if changed", title="Predicted by the twin")
     for index, spec in enumerate(METRICS):
         before, after = (float(vector[index]) for vector in (proposal.predicted_incumbent, proposal.predicted))
         table.add_row(label(spec.name), quantity(before, spec.unit), quantity(after, spec.unit))
@@ -255,20 +146,21 @@ def _proposed(proposal: Proposal) -> Group:
 
 
 def _judged(verdict: Verdict) -> Table:
-    table = _table("guard", "finding", "observed", "limit", "in words", title="Judged")
+    table = titled_table("guard", "finding", "observed", "limit", "in words", title="Judged")
     for finding in verdict.findings:
         table.add_row(
             finding.guard.replace("_", " "),
             Text("passed", style="green") if finding.passed else Text(finding.severity.value, style="red"),
-            quantity(finding.observed, finding.unit),
-            quantity(finding.limit, finding.unit),
+            cell(finding.observed, finding.unit),
+            cell(finding.limit, finding.unit),
             escape(finding.sentence),
         )
     return table
 
 
 def _written(receipt: Receipt) -> Text:
-    return Text(f"Written: {moves(receipt.before, receipt.after)}; {receipt.detail}")
+    said = written(receipt)
+    return Text(f"Written: {said}" + (f"; {receipt.detail}" if receipt.detail != said else ""))
 
 
 def _verified(record: CycleRecord) -> Text | None:
@@ -277,25 +169,48 @@ def _verified(record: CycleRecord) -> Text | None:
         return None
     outcome = f"{seen.outcome.value} after {count(seen.samples, 'sample')}"
     change = f"the change of cycle {seen.change_cycle_id} is {outcome}"
-    return Text(f"Verified: {change}, so {_word(seen.step.value)}: {seen.reason}")
+    return Text(f"Verified: {change}, so {word(seen.step.value)}: {seen.reason}")
+
+
+def _told(record: CycleRecord) -> Text | None:
+    """Say in general what a record of guard or people stands for; its reason says it in particular."""
+    told = _MEANINGS.get(record.decision)
+    return Text(told, style="dim") if told and (of_guard(record) or record.decision in _LOOKS) else None
+
+
+def _compared(record: CycleRecord) -> Table | None:
+    """Return what a look at a change on trial showed."""
+    return None if record.verification is None else _looks([record])
+
+
+def _looks(looks: Sequence[CycleRecord]) -> Table | None:
+    """Return what each look at a change brought; looks that brought no pair are left out but for the last."""
+    seen = [(look, look.verification) for look in looks if look.verification is not None]
+    if not any(found.pairs for _, found in seen):
+        return None
+    table = titled_table("cycle", "at (UTC)", "pairs", "expected", "observed, 95 %", "e-value", "outcome", "step")
+    table.title = "Compared in turns"
+    pairs = 0
+    for index, (look, found) in enumerate(seen):
+        if found.pairs > pairs or index == len(seen) - 1:
+            pairs = found.pairs
+            table.add_row(
+                str(look.cycle_id),
+                when(look.at_seconds)[5:16],
+                str(found.pairs),
+                signed_percent(found.expected_score),
+                signed_percent(found.observed_score) + spread(found.score_error),
+                e_value(found.evidence),
+                Text(f"{found.outcome.value}, harm", style="red") if found.harm else found.outcome.value,
+                word(found.step.value),
+            )
+    return table
 
 
 def _outcome(record: CycleRecord, looks: Sequence[CycleRecord]) -> Text | None:
     """Say what came of the change that a cycle made, from the cycles that followed."""
     made = changes([record, *looks])
-    return Text(f"What came of it: {_came(made[0])}") if made else None
-
-
-def _came(change: Change) -> str:
-    if change.outcome is None:
-        return f"{change.fate.value}, not looked at yet; {moves(change.before, change.after)}"
-    measured = signed_percent(change.observed_score) + spread(change.score_error)
-    moved = moves(change.before, change.after)
-    predicted = signed_percent(change.expected_score)
-    return (
-        f"{change.fate.value}; {moved}, predicted {predicted}, measured {measured}, "
-        f"{change.outcome.value}: {change.reason}"
-    )
+    return Text(f"What came of it: {came(made[0])}") if made else None
 
 
 def _times(record: CycleRecord) -> str:

@@ -6,9 +6,56 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tuner.values.knobs import KnobValues, Role
+from tuner.values.stages import CycleRecord, Receipt
 
 _UNIT_SUFFIX: Final = re.compile(r"_(seconds|ratio|celsius|watts|per_second|count)$")
 _UNITS: Final = {"seconds": "s", "ratio": "ratio", "celsius": "°C", "watts": "W", "per_second": "1/s"}
+
+DECISION_WORDS: Final = {
+    "apply": "changed",
+    "hold": "held",
+    "reject": "rejected",
+    "wait": "waiting",
+    "switch": "switched",
+    "promote": "kept",
+    "keep": "kept unverified",
+    "roll_back": "undone",
+    "adopted": "yielded",
+    "failed": "failed",
+    "frozen": "frozen",
+    "heal": "restored",
+    "simplify": "simplified",
+    "probe": "on probe",
+    "recover": "recovered",
+    "protect": "protected",
+    "release": "released",
+    "drill": "drill",
+    "hold_back": "held back",
+    "order": "order",
+}
+"""What was done, as one word for people, by decision."""
+
+TONES: Final = {
+    "apply": "trial",
+    "switch": "trial",
+    "hold_back": "trial",
+    "adopted": "trial",
+    "probe": "trial",
+    "order": "trial",
+    "promote": "good",
+    "keep": "good",
+    "recover": "good",
+    "release": "good",
+    "heal": "good",
+    "drill": "good",
+    "roll_back": "bad",
+    "reject": "bad",
+    "failed": "bad",
+    "simplify": "bad",
+    "protect": "bad",
+    "frozen": "bad",
+}
+"""How a decision is told apart by colour: a change under way, a good end, a bad one; others are quiet."""
 
 INTERVAL: Final = 1.96
 """Standard errors on either side that hold 95 % of a normal distribution."""
@@ -54,7 +101,9 @@ def _duration(seconds: float) -> str:
         return f"{_digits(seconds * 1000)} ms"
     if size < 120:
         return f"{_digits(seconds)} s"
-    return f"{_digits(seconds / 60)} min" if size < 7200 else f"{_digits(seconds / 3600)} h"
+    if size < 7200:
+        return f"{_digits(seconds / 60)} min"
+    return f"{_digits(seconds / 3600)} h" if size < 172_800 else f"{_digits(seconds / 86_400)} d"
 
 
 def _digits(value: float) -> str:
@@ -67,6 +116,11 @@ def _digits(value: float) -> str:
     decimals = max(0, 2 - math.floor(math.log10(size)))
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def cell(value: float, unit: str) -> str:
+    """Return a value with its unit for a column in which most rows have one; empty for NaN."""
+    return "" if math.isnan(value) else quantity(value, unit)
 
 
 def gain(score: float) -> str:
@@ -118,3 +172,28 @@ def moves(before: KnobValues, after: KnobValues) -> str:
         for role in changed
     ]
     return ", ".join(said) or "nothing"
+
+
+def written(receipt: Receipt) -> str:
+    """Return what a write has changed: knobs, the policy mode, or both; what was asked for and failed is no change."""
+    said = [moves(receipt.before, receipt.after)] if receipt.after.differs(receipt.before) else []
+    if receipt.mode is not None:
+        said.append(f"policy mode {receipt.mode.value.replace('_', ' ')}")
+    return ", ".join(said) or "nothing"
+
+
+def tone(record: CycleRecord) -> str:
+    """Return how a record is told apart by colour; a drill that failed is no good end."""
+    if record.decision == "drill" and record.receipt is not None and not record.receipt.applied:
+        return "bad"
+    return TONES.get(record.decision, "muted")
+
+
+def e_value(evidence: float) -> str:
+    """Return evidence, given as a logarithm, as the e-value that it stands for; empty where there is none.
+
+    An e-value of 20 is what 1 to 20 odds against a change would have become: what promotes says the policy's budget.
+    """
+    if math.isnan(evidence):
+        return ""
+    return _digits(math.exp(min(evidence, 700.0))) if evidence > math.log(0.001) else "< 0.001"
