@@ -95,6 +95,10 @@ def test_resources_are_tight_where_nothing_is_idle_much_waits_and_protected_work
         ((0.038, 0.9, 7.9), True),
         ((0.037, 0.9, 7.9), False),
         ((0.3, 0.9, 8.0), False),
+        # Most of the cluster idle: the wait that is still shown is history.
+        ((0.5, 0.9, 200.0), False),
+        ((0.51, 0.9, 200.0), True),
+        ((0.51, NAN, 200.0), True),
         # Hardly anything to come back.
         ((0.0, 0.39, 7.9), True),
         ((0.0, 0.4, 7.9), False),

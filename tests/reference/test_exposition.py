@@ -39,6 +39,7 @@ def snapshot(**changes: Any) -> Snapshot:
         "submitted_tasks": np.arange(9).reshape(3, 3),
         "completed_tasks": np.array([10, 11, 12]),
         "abandoned_tasks": np.array([0, 1, 0]),
+        "put_back_tasks": np.array([0, 0, 2]),
         "demand_accelerators": np.array([0.0, 40.0, 2.5]),
         "scheduling_latency": histogram(5, 3, 1, 1, total=20.5),
         "decision_duration": histogram(1, 0, 0, 0),

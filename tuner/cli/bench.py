@@ -112,6 +112,19 @@ def sweeps(
 
 
 @app.command()
+def sensitivity(
+    *,
+    plot: Annotated[Path | None, typer.Option(help="File to draw the curves to, as PNG.")] = None,
+    json: JsonFile = None,
+    quick: Quick = False,
+) -> None:
+    """Which assumption of the simulation drives each headline figure of the source document (simulated)."""
+    from tuner.bench.sensitivity import run
+
+    _finish(run(plot=plot, quick=quick), json)
+
+
+@app.command()
 def judge(*, json: JsonFile = None, quick: Quick = False) -> None:
     """How often the live verification errs, on recorded noise with planted gains and harms (simulated)."""
     from tuner.bench.judge import run

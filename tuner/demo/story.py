@@ -32,11 +32,14 @@ TICK_SECONDS: Final = 15.0
 EDIT_SECONDS: Final = 180.0
 GARBAGE_SECONDS: Final = 360.0
 SURGE: Final = Stretch(start_seconds=3000.0, end_seconds=3180.0)
-WAVE: Final = Stretch(start_seconds=3900.0, end_seconds=4260.0)
+OUTAGE: Final = Stretch(start_seconds=3900.0, end_seconds=4320.0)
 END_SECONDS: Final = 5100.0
 """When what happens, in seconds from the beginning. Between garbage and surge nothing is touched: once three intervals
 of a quarter of an hour have met one setting, a change may be tried, which is after half an hour, and has been undone
 before the surge."""
+
+FAILED_NODES: Final = 140
+"""What is left is less than the protected work asks for beside what runs already."""
 
 SURGE_PER_SECOND: Final = 210.0
 """Requests a second: each takes the scheduler about 5 ms to place in this cluster, so that it falls behind."""
@@ -173,9 +176,16 @@ class Story:
             at_seconds=SURGE.start_seconds,
             sentence=f"a surge: {count:,} tasks in {SURGE.seconds / 60:g} minutes, more than it can decide about",
         )
+        cluster = self.run.scheduler.cluster
         yield Act(
-            at_seconds=WAVE.start_seconds,
-            sentence="a wave of long jobs for more than the whole cluster, and of long protected requests",
+            at_seconds=OUTAGE.start_seconds,
+            sentence=f"{FAILED_NODES} of {cluster.nodes} nodes fail, with all that runs on them",
+            do=lambda: self.run.scheduler.fail_nodes(range(FAILED_NODES)),
+        )
+        yield Act(
+            at_seconds=OUTAGE.end_seconds,
+            sentence="they are back",
+            do=lambda: self.run.scheduler.repair_nodes(range(FAILED_NODES)),
         )
 
     def _submitted_in(self, when: Stretch) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -201,7 +211,7 @@ class Story:
             "a setting edited by hand": KnobValues.of({Role.RESERVATION: live.knobs[Role.RESERVATION]}).describe(),
             "garbage in a setting": f"slice {live.knobs[Role.BASE_SLICE] * 1000:g} ms",
             "a surge of short tasks": f"policy {live.mode}, latency breaker {guard.breaker.state}",
-            "resources are tight": f"policy {live.mode}" + (", still degraded" if guard.degradation.active else ""),
+            "nodes fail": f"policy {live.mode}" + (", still degraded" if guard.degradation.active else ""),
             "a harmful change": (
                 f"period {live.knobs[Role.DECISION_PERIOD]:g} s, change breaker {breaker.state}, "
                 f"{len(breaker.harms)} of {limit} harms"
@@ -216,7 +226,9 @@ class Story:
                 at_seconds=origin + SURGE.start_seconds,
             ),
             Incident(
-                title="resources are tight", answers=("protect", "release"), at_seconds=origin + WAVE.start_seconds
+                title="nodes fail",
+                answers=("protect", "release"),
+                at_seconds=origin + OUTAGE.start_seconds,
             ),
             Incident(title="a harmful change", answers=("apply", "roll_back")),
         )
@@ -230,5 +242,5 @@ def load(seed: int, *, seconds: float = END_SECONDS) -> Workload:
     return merge(
         trouble.usual(rng, seconds=seconds, accelerators=accelerators),
         trouble.requests(rng, SURGE, per_second=SURGE_PER_SECOND),
-        trouble.wave(rng, WAVE, accelerators=accelerators),
+        trouble.protected(rng, OUTAGE, accelerators=accelerators),
     )

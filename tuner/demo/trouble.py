@@ -33,10 +33,9 @@ JOB_SIZES: Final = (1.0, 2.0, 4.0)
 OFFERED_RATIO: Final = 0.4
 """Share of the accelerators that the usual training asks for."""
 
-WAVE_JOB_SIZE: Final = 8.0
-WAVE_JOB_SECONDS: Final = 240.0
-WAVE_REQUEST_SECONDS: Final = 40.0
-WAVE_ARRIVES_SECONDS: Final = 60.0
+PROTECTED_SECONDS: Final = 40.0
+PROTECTED_BUSY_RATIO: Final = 0.3
+"""Median run time of long protected requests, and the share of the accelerators that they keep busy."""
 
 _SPREAD: Final = 0.6
 """Standard deviation of the logarithm of every run time."""
@@ -97,30 +96,19 @@ def requests(rng: np.random.Generator, when: Stretch, *, per_second: float) -> W
     )
 
 
-def wave(rng: np.random.Generator, when: Stretch, *, accelerators: int) -> Workload:
-    """Return a wave of long work: ordinary jobs at its start, protected requests all through it.
-
-    The jobs ask for more than the cluster, and the requests for more than what is reserved for protected work.
-    """
-    count = round(1.3 * accelerators / WAVE_JOB_SIZE)
-    jobs = tasks(
-        when.start_seconds + np.sort(rng.random(count)) * WAVE_ARRIVES_SECONDS,
-        _lengths(rng, WAVE_JOB_SECONDS, count),
-        gpus=WAVE_JOB_SIZE,
-        patience_seconds=7200.0,
-    )
-    per_second = 0.5 * accelerators / (WAVE_REQUEST_SECONDS * math.exp(_SPREAD**2 / 2))
+def protected(rng: np.random.Generator, when: Stretch, *, accelerators: int) -> Workload:
+    """Return long protected requests, as busy as a share of the accelerators, which a healthy cluster has to spare."""
+    per_second = PROTECTED_BUSY_RATIO * accelerators / (PROTECTED_SECONDS * math.exp(_SPREAD**2 / 2))
     times = when.start_seconds + poisson(rng, per_second=per_second, span_seconds=when.seconds)
-    protected = tasks(
+    return tasks(
         times,
-        _lengths(rng, WAVE_REQUEST_SECONDS, times.size),
+        _lengths(rng, PROTECTED_SECONDS, times.size),
         kind=TaskKind.INFERENCE,
         gpus=0.25,
         priority=Priority.HIGH,
         patience_seconds=3600.0,
         model=popularity(rng, models=MODELS, size=times.size),
     )
-    return merge(jobs, protected)
 
 
 def _lengths(rng: np.random.Generator, median_seconds: float, size: int) -> FloatArray:

@@ -2,7 +2,9 @@
 
 While other work is held back, protected work waits less whatever the load: a short wait alone says nothing about what
 happens when the rest comes back. It has recovered where protected work leaves accelerators idle, for that is room
-for the rest; or where hardly anything waits, so that little would come back.
+for the rest; or where hardly anything waits, so that little would come back. A long wait alone does not say the
+contrary for ever: many schedulers tell the wait of work only once it has ended, and with most of the cluster idle it is
+history.
 """
 
 import math
@@ -16,6 +18,10 @@ from tuner.values.safety import Reading
 IDLE: Final = "resource_idle_ratio"
 PENDING: Final = "pending_demand_ratio"
 WAIT: Final = "high_priority_wait_seconds"
+
+PLENTY_IDLE_RATIO: Final = 0.5
+"""Share of idle accelerators beyond which protected work, which alone is served, cannot be waiting for them
+(assumption)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +106,10 @@ def has_eased(reading: Reading, *, wait_limit_seconds: float, settings: Degradat
     Where the wait of protected work has no sample, because none starts, idle accelerators alone are enough: to hold
     work back for nobody would starve it.
     """
-    room = _compare(reading.value(IDLE) - settings.max_idle_ratio / settings.recovery_ratio, strict=True)
+    enough = settings.max_idle_ratio / settings.recovery_ratio
+    room = _compare(reading.value(IDLE) - enough, strict=True)
+    if room and reading.value(IDLE) > PLENTY_IDLE_RATIO:
+        return True
     little = _compare(settings.recovery_ratio * settings.min_pending_ratio - reading.value(PENDING), strict=True)
     short = _compare(settings.recovery_ratio * wait_limit_seconds - reading.value(WAIT), strict=True)
     if (room and short is not False) or (little and short):

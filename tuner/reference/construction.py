@@ -17,6 +17,9 @@ from tuner.reference.settings import ClockSettings, QueueOrder
 from tuner.reference.workload import TaskKind, Workload
 from tuner.values.knobs import SchedulerMode
 
+EVENTS = 4
+"""Most events of a task: it is given up; its middle; its end, planned again when it grows."""
+
 MODES = tuple(SchedulerMode)
 ORDERS = tuple(QueueOrder)
 
@@ -48,7 +51,7 @@ def build_engine(
         model=_models(people, constants),
         group=np.zeros(people.groups, dtype=state.GROUP),
         places=np.zeros((people.model_memory.size, cluster.gpus), dtype=np.int64),
-        event=np.zeros(4 * len(workload) + 16, dtype=state.EVENT),
+        event=np.zeros(EVENTS * len(workload) + 16, dtype=state.EVENT),
         measure=np.zeros(state.MEASURES, dtype=state.MEASURE),
         ring=np.zeros(state.RING + 1, dtype=state.READING),
         scratch=np.zeros(max(len(workload), cluster.gpus), dtype=state.SCRATCH),
@@ -94,6 +97,18 @@ def with_forecast(engine: Engine, forecast: DemandForecast) -> Engine:
     clock["forecast_step"] = forecast.step_seconds
     clock["window_start"] = -math.inf if math.isnan(forecast.window_start_seconds) else forecast.window_start_seconds
     return engine._replace(forecast=forecast.inference_arrivals_per_second.copy())
+
+
+def without_forecast(engine: Engine) -> Engine:
+    """Return the engine as if no forecast had been handed over; all other state is shared with the old one."""
+    engine.clock["window_start"] = -math.inf
+    return engine._replace(forecast=np.zeros(0))
+
+
+def with_room_for_losses(engine: Engine) -> Engine:
+    """Return the engine with room for the events of all running tasks once more; all other state is shared."""
+    running = int(engine.clock["running_kind"].sum())
+    return engine._replace(event=np.concatenate([engine.event, np.zeros(EVENTS * running, dtype=state.EVENT)]))
 
 
 def _check_fits(cluster: ClusterSpec, work: Workload) -> None:

@@ -119,17 +119,24 @@ FAMILIES: Final[tuple[AnyFamily, ...]] = (
         lambda s: (s.scheduling_latency,),
     ),
     _histogram("decision_duration_seconds", "Time that a scheduling decision takes.", lambda s: (s.decision_duration,)),
-    _histogram("queue_wait_seconds", "Time from submission to the first start.", lambda s: (s.queue_wait,)),
+    _histogram(
+        "queue_wait_seconds",
+        "Time from submission, or from the failure of a task's node, to its start.",
+        lambda s: (s.queue_wait,),
+    ),
     _histogram(
         "high_priority_wait_seconds",
         "Time in the system less own run time, of completed tasks of high priority.",
         lambda s: (s.high_priority_wait,),
     ),
     _histogram("service_seconds", "Run time at full speed of completed tasks.", lambda s: s.service, "class"),
-    _gauge("nodes", "Nodes of the cluster.", lambda s: len(s.node_names)),
-    _gauge("accelerators", "Accelerators of the cluster.", lambda s: s.accelerators),
+    _gauge("uptime_seconds", "Time since the scheduler started.", lambda s: s.uptime_seconds),
+    _gauge("nodes", "Nodes of the cluster that have not failed.", lambda s: s.nodes),
+    _gauge("accelerators", "Accelerators of nodes that have not failed.", lambda s: s.accelerators),
     _gauge("accelerators_allocated", "Accelerators that hold at least one task.", lambda s: s.accelerators_allocated),
-    _gauge("node_accelerators", "Accelerators of a node.", lambda s: s.node_accelerators, "node"),
+    _gauge(
+        "node_accelerators", "Accelerators of a node, 0 where it has failed.", lambda s: s.node_accelerators, "node"
+    ),
     _counter(
         "node_useful_seconds", "Accelerator-seconds of useful work of a node.", lambda s: s.node_useful_seconds, "node"
     ),
@@ -151,7 +158,8 @@ FAMILIES: Final[tuple[AnyFamily, ...]] = (
         "Accelerator-seconds lost to cold starts, pre-warming and evictions.",
         lambda s: s.warmup_seconds,
     ),
-    _counter("idle_seconds", "All other accelerator-seconds.", lambda s: s.idle_seconds),
+    _counter("idle_seconds", "All other accelerator-seconds of working nodes.", lambda s: s.idle_seconds),
+    _counter("down_seconds", "Accelerator-seconds of failed nodes.", lambda s: s.down_seconds),
     _gauge("queue_length", "Tasks that wait to be placed.", lambda s: s.queue_length),
     _gauge("waiting_tasks", "Tasks that wait to be placed.", lambda s: s.waiting_tasks, "class"),
     _gauge("running_tasks", "Tasks that run.", lambda s: s.running_tasks, "class"),
@@ -164,6 +172,7 @@ FAMILIES: Final[tuple[AnyFamily, ...]] = (
     _counter("tasks_submitted", "Tasks submitted.", lambda s: s.submitted_tasks, "class", "priority"),
     _counter("tasks_completed", "Tasks completed.", lambda s: s.completed_tasks, "class"),
     _counter("tasks_abandoned", "Tasks given up before they started.", lambda s: s.abandoned_tasks, "class"),
+    _counter("tasks_put_back", "Tasks whose node failed, and that begin anew.", lambda s: s.put_back_tasks, "class"),
     _counter(
         "demand_accelerators", "Accelerators asked for by submitted tasks.", lambda s: s.demand_accelerators, "class"
     ),
@@ -195,7 +204,11 @@ FAMILIES: Final[tuple[AnyFamily, ...]] = (
         lambda s: [float(s.settings.mode is mode) for mode in SchedulerMode],
         "mode",
     ),
-    _gauge("config_generation", "Number of reconfigurations that came into force.", lambda s: s.config_generation),
+    _gauge(
+        "config_generation",
+        "Number of reconfigurations since the start that came into force.",
+        lambda s: s.config_generation,
+    ),
     *_RECENT,
 )
 """Every family, in the order of the page."""

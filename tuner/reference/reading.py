@@ -9,6 +9,7 @@ from tuner.reference.engine.loop import settle
 from tuner.reference.engine.state import (
     BUCKETS,
     DECISION,
+    DOWN,
     HIGH_WAIT,
     LATENCY,
     RECENT_MEASURES,
@@ -30,23 +31,27 @@ def read(engine: Engine, cluster: ClusterSpec) -> Snapshot:
     settle(seen)
     clock = seen.clock[0]
     reading = seen.ring[RING]
+    up = ~_down(seen, cluster)
     utilization = _recent_node_utilization(seen, cluster)
     remaining = _remaining(seen)
     settings = seen.settings[0]
     return Snapshot(
         now_seconds=float(clock["now"]),
+        uptime_seconds=float(clock["now"]),
         finished=int(clock["gone"]) == seen.task.size,
         node_names=cluster.node_names,
-        accelerators=cluster.gpus,
+        nodes=int(up.sum()),
+        accelerators=int(up.sum()) * cluster.gpus_per_node,
         accelerators_allocated=int(((seen.gpu["owner"] >= 0) | (seen.gpu["n"] > 0)).sum()),
-        node_accelerators=np.full(cluster.nodes, cluster.gpus_per_node),
+        node_accelerators=np.where(up, cluster.gpus_per_node, 0),
         node_useful_seconds=seen.node["useful"].copy(),
-        node_temperature_celsius=seen.node["celsius"].copy(),
-        node_power_watts=seen.node["watts"].copy(),
+        node_temperature_celsius=np.where(up, seen.node["celsius"], np.nan),
+        node_power_watts=np.where(up, seen.node["watts"], np.nan),
         useful_seconds=float(reading["useful"]),
         switch_seconds=float(reading["switch"]),
         warmup_seconds=float(reading["warmup"]),
         idle_seconds=float(reading["idle"]),
+        down_seconds=float(reading["down"]),
         queue_length=int(clock["waiting"].sum()),
         waiting_tasks=clock["waiting_kind"].copy(),
         running_tasks=clock["running_kind"].copy(),
@@ -55,6 +60,7 @@ def read(engine: Engine, cluster: ClusterSpec) -> Snapshot:
         submitted_tasks=clock["submitted"].reshape(3, 3).copy(),
         completed_tasks=clock["completed"].copy(),
         abandoned_tasks=clock["abandoned"].copy(),
+        put_back_tasks=clock["put_back"].copy(),
         demand_accelerators=clock["asked"].copy(),
         scheduling_latency=_histogram(seen, LATENCY),
         decision_duration=_histogram(seen, DECISION),
@@ -73,13 +79,24 @@ def read(engine: Engine, cluster: ClusterSpec) -> Snapshot:
         memory_latency_ratio=_memory_latency(seen),
         settings=settings_from(settings),
         config_generation=max(int(settings["generation"]), 0),
-        recent=_recent(seen, cluster, float(utilization.mean()), remaining),
-        recent_node_utilization_ratio=utilization,
+        recent=_recent(seen, cluster, up, utilization, remaining),
+        recent_node_utilization_ratio=np.where(up, utilization, np.nan),
     )
 
 
 def _histogram(engine: Engine, measure: int) -> Histogram:
     return shown(measure, engine.measure["counts"][measure], float(engine.measure["total"][measure]))
+
+
+def _down(engine: Engine, cluster: ClusterSpec) -> NDArray[np.bool_]:
+    """Return which nodes have failed."""
+    failed: NDArray[np.bool_] = engine.gpu["owner"][:: cluster.gpus_per_node] == DOWN
+    return failed
+
+
+def _mean_of(values: NDArray[np.float64], up: NDArray[np.bool_]) -> float:
+    """Return the mean of the nodes that have not failed; NaN where all have."""
+    return float(values[up].mean()) if up.any() else float("nan")
 
 
 def _minute_ago(engine: Engine) -> int:
@@ -98,11 +115,18 @@ def _recent_node_utilization(engine: Engine, cluster: ClusterSpec) -> NDArray[np
     return ratio
 
 
-def _recent(engine: Engine, cluster: ClusterSpec, utilization: float, remaining: float) -> MetricVector:
+def _recent(
+    engine: Engine,
+    cluster: ClusterSpec,
+    up: NDArray[np.bool_],
+    utilization: NDArray[np.float64],
+    remaining: float,
+) -> MetricVector:
     clock = engine.clock[0]
     now, before = engine.ring[RING], engine.ring[_minute_ago(engine)]
     elapsed = float(now["at"] - before["at"])
-    time = elapsed * cluster.gpus
+    time = elapsed * cluster.gpus - float(now["down"] - before["down"])
+    capacity = int(up.sum()) * cluster.gpus_per_node
     counts = (now["counts"] - before["counts"]).reshape(RECENT_MEASURES, BUCKETS)
     ended = float(now["completed"] - before["completed"])
     abandoned = float(now["abandoned"] - before["abandoned"])
@@ -113,14 +137,15 @@ def _recent(engine: Engine, cluster: ClusterSpec, utilization: float, remaining:
         "queue_wait_seconds": fine(counts[WAIT]).quantile(0.95),
         "high_priority_wait_seconds": fine(counts[HIGH_WAIT]).quantile(0.95),
         "running_task_remaining_seconds": remaining,
-        "node_temperature_celsius": float(engine.node["celsius"].mean()),
-        "node_power_watts": float(engine.node["watts"].mean()),
-        "pending_demand_ratio": float(clock["pending"]) / cluster.gpus,
-        "accelerator_utilization_ratio": utilization,
+        "node_temperature_celsius": _mean_of(engine.node["celsius"], up),
+        "node_power_watts": _mean_of(engine.node["watts"], up),
+        "pending_demand_ratio": float(clock["pending"]) / capacity if capacity else float("nan"),
+        "accelerator_utilization_ratio": _mean_of(utilization, up),
     }
     if elapsed > 0.0:
-        values["resource_idle_ratio"] = 1.0 - float(now["allocated"] - before["allocated"]) / time
         values["tasks_completed_per_second"] = ended / elapsed
+    if time > 0.0:
+        values["resource_idle_ratio"] = 1.0 - float(now["allocated"] - before["allocated"]) / time
         values["switch_overhead_ratio"] = lost / time
     if ended + abandoned > 0.0:
         values["task_abandonment_ratio"] = abandoned / (ended + abandoned)

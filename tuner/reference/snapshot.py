@@ -1,7 +1,7 @@
 """What the reference scheduler shows of itself at one instant: cumulative counters, gauges and histograms."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,23 +72,27 @@ class Histogram:
 class Snapshot:
     """The scheduler at one instant. Class axes are in the order of `TASK_CLASSES`, node axes in that of the cluster.
 
-    Counters only grow; accelerator-seconds are exact up to `now_seconds`, and
-    `useful + switch + warmup + idle = accelerators * now_seconds` (time that an allotted accelerator stalls is idle).
+    Counters only grow, from 0 when the scheduler started; accelerator-seconds are exact up to `now_seconds`, and
+    `useful + switch + warmup + idle + down = accelerators of all nodes * uptime_seconds` (time that an allotted
+    accelerator stalls is idle).
 
     Attributes:
         now_seconds: Seconds since the start of the replay.
+        uptime_seconds: Time since the scheduler last started.
         finished: Whether every task is completed or abandoned.
-        node_names: One a node.
-        accelerators: Accelerators of the cluster.
+        node_names: One a node, failed ones too.
+        nodes: Nodes that have not failed.
+        accelerators: Accelerators of these.
         accelerators_allocated: Those held by a gang or shared by at least one resident.
-        node_accelerators: Shape (nodes,).
+        node_accelerators: Shape (nodes,); 0 where the node has failed.
         node_useful_seconds: Accelerator-seconds of useful work, shape (nodes,); counter.
-        node_temperature_celsius: Hottest accelerator, shape (nodes,).
-        node_power_watts: Shape (nodes,).
+        node_temperature_celsius: Hottest accelerator, shape (nodes,); NaN where the node has failed.
+        node_power_watts: Shape (nodes,); NaN where the node has failed.
         useful_seconds: Accelerator-seconds of useful work; counter.
         switch_seconds: Accelerator-seconds lost to switching, cache refill and dispatch pauses; counter.
         warmup_seconds: Accelerator-seconds lost to cold starts, pre-warming and evictions; counter.
-        idle_seconds: All other accelerator-seconds; counter.
+        idle_seconds: All other accelerator-seconds of nodes that have not failed; counter.
+        down_seconds: Accelerator-seconds of failed nodes; counter.
         queue_length: Tasks that wait.
         waiting_tasks: Shape (classes,).
         running_tasks: Shape (classes,).
@@ -98,10 +102,11 @@ class Snapshot:
         submitted_tasks: Shape (classes, priorities); counter.
         completed_tasks: Shape (classes,); counter.
         abandoned_tasks: Shape (classes,); counter.
+        put_back_tasks: Tasks that lost what they ran on, shape (classes,); counter.
         demand_accelerators: Accelerators asked for by submitted tasks, shape (classes,); counter.
         scheduling_latency: Submission to the end of the first decision that considered the task.
         decision_duration: How long decisions took.
-        queue_wait: Submission to start.
+        queue_wait: Submission, or loss of what the task ran on, to start.
         high_priority_wait: Sojourn less own service of completed high-priority tasks.
         service: Run time at full speed of completed tasks, one a class.
         decisions: Decisions completed; counter.
@@ -115,14 +120,16 @@ class Snapshot:
         numa_remote_tasks: Tasks started across NUMA domains; counter.
         memory_latency_ratio: Mean memory latency of running accelerator tasks over that of bound ones; 1 if none run.
         settings: What is in force.
-        config_generation: Number of accepted reconfigurations that are in force.
+        config_generation: Number of reconfigurations since the scheduler started that came into force.
         recent: The thirteen metrics over the last minute, shape (13,); NaN = no sample. Per-node metrics are means.
         recent_node_utilization_ratio: Accelerator utilisation over the last minute, shape (nodes,).
     """
 
     now_seconds: float
+    uptime_seconds: float
     finished: bool
     node_names: tuple[str, ...]
+    nodes: int
     accelerators: int
     accelerators_allocated: int
     node_accelerators: IntArray
@@ -133,6 +140,7 @@ class Snapshot:
     switch_seconds: float
     warmup_seconds: float
     idle_seconds: float
+    down_seconds: float
     queue_length: int
     waiting_tasks: IntArray
     running_tasks: IntArray
@@ -141,6 +149,7 @@ class Snapshot:
     submitted_tasks: IntArray
     completed_tasks: IntArray
     abandoned_tasks: IntArray
+    put_back_tasks: IntArray
     demand_accelerators: FloatArray
     scheduling_latency: Histogram
     decision_duration: Histogram
@@ -161,3 +170,45 @@ class Snapshot:
     config_generation: int
     recent: MetricVector
     recent_node_utilization_ratio: FloatArray
+
+    def since_start(self, start: "Snapshot") -> "Snapshot":
+        """Return it with counters that began at 0 when the scheduler started again.
+
+        Args:
+            start: What was seen at that moment.
+        """
+        counters = {name: getattr(self, name) - getattr(start, name) for name in _COUNTERS}
+        histograms = {name: getattr(self, name).since(getattr(start, name)) for name in _HISTOGRAMS}
+        service = tuple(now.since(then) for now, then in zip(self.service, start.service, strict=True))
+        return replace(
+            self,
+            uptime_seconds=self.now_seconds - start.now_seconds,
+            config_generation=max(self.config_generation - start.config_generation, 0),
+            service=service,
+            **counters,
+            **histograms,
+        )
+
+
+_COUNTERS: Final = (
+    "node_useful_seconds",
+    "useful_seconds",
+    "switch_seconds",
+    "warmup_seconds",
+    "idle_seconds",
+    "down_seconds",
+    "submitted_tasks",
+    "completed_tasks",
+    "abandoned_tasks",
+    "put_back_tasks",
+    "demand_accelerators",
+    "decisions",
+    "cold_starts",
+    "warm_starts",
+    "prewarms",
+    "evictions",
+    "cold_start_seconds",
+    "cross_zone_bytes",
+    "numa_remote_tasks",
+)
+_HISTOGRAMS: Final = ("scheduling_latency", "decision_duration", "queue_wait", "high_priority_wait")

@@ -32,14 +32,14 @@ class Tally:
             return np.full(METRIC_COUNT, np.nan)
         first, last = self._first, self._last
         seconds = last.now_seconds - first.now_seconds
-        capacity = last.accelerators * seconds
         lost = last.switch_seconds - first.switch_seconds + last.warmup_seconds - first.warmup_seconds
         submitted = float((last.submitted_tasks - first.submitted_tasks).sum())
         gauges = np.array(self._gauges)
         known = np.isfinite(gauges)
         sums = np.where(known, gauges, 0.0).sum(axis=0)
         means = np.divide(sums, known.sum(axis=0), out=np.full(sums.size, np.nan), where=known.any(axis=0))
-        idle, queue, remaining, temperature, power, pending = means.tolist()
+        idle, queue, remaining, temperature, power, pending, accelerators = means.tolist()
+        capacity = max(accelerators, 1.0) * seconds
         return metric_vector(
             {
                 "scheduling_latency_seconds": last.scheduling_latency.since(first.scheduling_latency).quantile(0.99),
@@ -64,11 +64,14 @@ class Tally:
 
 
 def _gauges(snapshot: Snapshot) -> tuple[float, ...]:
+    up = snapshot.node_accelerators > 0
+    accelerators = max(snapshot.accelerators, 1)
     return (
-        1 - snapshot.accelerators_allocated / snapshot.accelerators,
+        1 - snapshot.accelerators_allocated / accelerators,
         float(snapshot.queue_length),
         snapshot.running_remaining_seconds,
-        float(snapshot.node_temperature_celsius.max()),
-        float(snapshot.node_power_watts.mean()),
-        snapshot.pending_accelerators / snapshot.accelerators,
+        float(snapshot.node_temperature_celsius[up].max(initial=-np.inf)),
+        float(snapshot.node_power_watts[up].sum()) / max(int(up.sum()), 1),
+        snapshot.pending_accelerators / accelerators,
+        float(snapshot.accelerators),
     )

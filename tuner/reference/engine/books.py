@@ -1,8 +1,12 @@
-"""What is booked when a task starts, ends or is given up, whatever it runs on; and what is learned from it."""
+"""What is booked when a task starts, ends, loses its place or is given up, and what is learned from it."""
+
+import math
 
 from tuner.reference.engine.compilation import compiled
-from tuner.reference.engine.queues import dequeue, observe
+from tuner.reference.engine.heaps import push_event
+from tuner.reference.engine.queues import dequeue, observe, requeue
 from tuner.reference.engine.state import (
+    ABANDON,
     ABANDONED,
     COMPLETED,
     HIGH_WAIT,
@@ -28,7 +32,7 @@ def begin(s: Engine, i: int) -> None:
     dequeue(s, i)
     task["state"] = RUNNING
     task["started"] = c["now"]
-    observe(s, WAIT, c["now"] - task["submit"])
+    observe(s, WAIT, c["now"] - task["since"])
     c["running_kind"][task["kind"]] += 1
     s.group[task["group"]]["running"] += 1.0
     if task["kind"] != TaskKind.PREPROCESSING:
@@ -107,10 +111,33 @@ def _remember_efficiency(s: Engine, i: int) -> None:
 
 
 @compiled
-def abandon(s: Engine, i: int) -> None:
-    """Give up a task that still waits."""
+def lose(s: Engine, i: int) -> None:
+    """Book that a task has lost what it ran on: it waits again, from now on, and will begin anew."""
     c = s.clock[0]
-    if s.task[i]["state"] != WAITING:
+    task = s.task[i]
+    c["put_back"][task["kind"]] += 1
+    c["running_kind"][task["kind"]] -= 1
+    s.group[task["group"]]["running"] -= 1.0
+    if task["kind"] != TaskKind.PREPROCESSING:
+        c["running_gpu_tasks"] -= 1
+        c["running_remote"] -= task["remote"]
+    requeue(s, i)
+    await_end_of_patience(s, i)
+
+
+@compiled
+def await_end_of_patience(s: Engine, i: int) -> None:
+    """Note when a task that has begun to wait will be given up."""
+    task = s.task[i]
+    if task["patience"] < math.inf:
+        push_event(s, task["since"] + task["patience"], ABANDON, i)
+
+
+@compiled
+def abandon(s: Engine, i: int) -> None:
+    """Give up a task that still waits, unless it has begun to wait anew since that was planned."""
+    c = s.clock[0]
+    if s.task[i]["state"] != WAITING or s.task[i]["since"] + s.task[i]["patience"] > c["now"]:
         return
     dequeue(s, i)
     s.task[i]["state"] = ABANDONED

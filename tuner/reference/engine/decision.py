@@ -7,10 +7,11 @@ but not before it has ended: that is how latency explodes under load.
 
 import math
 
+from tuner.reference.engine.books import await_end_of_patience
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.dispatch import dispatch, expected_seconds, is_hopeless
 from tuner.reference.engine.gangs import grow
-from tuner.reference.engine.heaps import push_event, sort
+from tuner.reference.engine.heaps import sort
 from tuner.reference.engine.placement import choose_beside, count_free
 from tuner.reference.engine.queues import (
     consider,
@@ -22,7 +23,6 @@ from tuner.reference.engine.queues import (
     waiting,
 )
 from tuner.reference.engine.state import (
-    ABANDON,
     DECISION,
     DEPTH,
     FCFS,
@@ -148,7 +148,9 @@ def _serve_growing(s: Engine) -> None:
     for j in range(c["growing"]):
         i = s.task[j]["growing"]
         task = s.task[i]
-        if task["state"] != RUNNING or c["now"] > (task["started"] + task["ends"]) / 2.0 + GROW_SECONDS:
+        # One that has lost its node asks no more until it has come as far again.
+        over = c["now"] < task["middle"] or c["now"] > (task["started"] + task["ends"]) / 2.0 + GROW_SECONDS
+        if task["state"] != RUNNING or over:
             continue
         need = (task["held"] + 1) // 2
         count_free(s)
@@ -224,5 +226,4 @@ def submit(s: Engine, i: int) -> None:
     if task["model"] != NO_MODEL:
         s.model[task["model"]]["arrivals"] += 1.0
     enqueue(s, i)
-    if task["patience"] < math.inf:
-        push_event(s, task["submit"] + task["patience"], ABANDON, i)
+    await_end_of_patience(s, i)

@@ -17,7 +17,7 @@ from tuner.reference.engine.placement import (
     most_room,
 )
 from tuner.reference.engine.sharers import start_processing, start_shared
-from tuner.reference.engine.state import EASY, FULL, PRIORITY, SIMPLIFIED, Engine, Record, Records
+from tuner.reference.engine.state import EASY, FREE, FULL, PRIORITY, SIMPLIFIED, Engine, Record, Records
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind
 
 RELAX_SECONDS = 300.0
@@ -141,7 +141,7 @@ def _cast_shadow(s: Engine, need: int) -> None:
     free, busy = 0, 0
     for g in range(s.gpu.size):
         owner = s.gpu[g]["owner"]
-        if s.gpu[g]["reserved"] == 0 and owner < 0 and s.gpu[g]["n"] == 0:
+        if s.gpu[g]["reserved"] == 0 and owner == FREE and s.gpu[g]["n"] == 0:
             free += 1
         elif s.gpu[g]["reserved"] == 0 and owner >= 0:
             age = c["now"] - s.task[owner]["started"]

@@ -6,7 +6,7 @@ from tuner.reference.engine.books import begin, complete, move_input, useful_rat
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.heaps import push_event
 from tuner.reference.engine.models import make_room
-from tuner.reference.engine.state import END, FIRST, LAST, MIDDLE, Engine
+from tuner.reference.engine.state import END, FIRST, FREE, LAST, MIDDLE, Engine
 from tuner.reference.engine.timing import sync
 from tuner.reference.workload import TaskKind
 
@@ -43,7 +43,8 @@ def start_gang(s: Engine, i: int, count: int) -> None:
     task["ends"] = warming + run_seconds
     push_event(s, task["ends"], END, i)
     if task["changes"] == 1 or task["grows"] == 1:
-        push_event(s, warming + run_seconds / 2.0, MIDDLE, i)
+        task["middle"] = warming + run_seconds / 2.0
+        push_event(s, task["middle"], MIDDLE, i)
 
 
 @compiled
@@ -137,10 +138,16 @@ def end(s: Engine, i: int) -> None:
         s.node[task["place"]]["cpu_free"] += 1
         complete(s, i)
         return
+    release_gang(s, i)
+    complete(s, i)
+
+
+@compiled
+def release_gang(s: Engine, i: int) -> None:
+    """Give back all that a gang holds."""
     if _spans_zones(s, i):
-        _flow(s, -task["held"] * s.constants[0]["gang_bytes_per_second"])
+        _flow(s, -s.task[i]["held"] * s.constants[0]["gang_bytes_per_second"])
     for g in range(s.gpu.size):
         if s.gpu[g]["owner"] == i:
             sync(s, g)
-            s.gpu[g]["owner"] = -1
-    complete(s, i)
+            s.gpu[g]["owner"] = FREE

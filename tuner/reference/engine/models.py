@@ -10,7 +10,7 @@ import math
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.sharing import join
-from tuner.reference.engine.state import FULL, INSTANCES, LOADING, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine
+from tuner.reference.engine.state import FREE, FULL, INSTANCES, LOADING, PLAN_SLOTS, PLAN_TICKS, TICK_SECONDS, Engine
 from tuner.reference.engine.timing import reslice, schedule, slice_of, sync
 
 REQUESTS_PER_INSTANCE = 2.0
@@ -150,7 +150,7 @@ def _least_loaded(s: Engine, model: int) -> int:
     best, best_load = -1, SHARED_FIRST
     for g in range(s.gpu.size):
         gpu = s.gpu[g]
-        free = gpu["owner"] < 0 and gpu["n"] < best_load and gpu["models"] < INSTANCES
+        free = gpu["owner"] == FREE and gpu["n"] < best_load and gpu["models"] < INSTANCES
         if free and gpu["memory"] >= s.model[model]["memory"] and find_instance(s, g, model) < 0:
             best, best_load = g, gpu["n"]
     return best

@@ -8,7 +8,7 @@ import math
 
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.models import SHARED_FIRST, find_instance
-from tuner.reference.engine.state import INSTANCES, SIMPLIFIED, Engine
+from tuner.reference.engine.state import FREE, INSTANCES, SIMPLIFIED, Engine
 from tuner.reference.workload import NO_MODEL, Priority
 
 NOWHERE = -1
@@ -18,7 +18,7 @@ NOWHERE = -1
 def is_whole(s: Engine, g: int) -> bool:
     """Say whether a gang may take an accelerator: it is empty and not reserved; idle models can be evicted."""
     gpu = s.gpu[g]
-    return bool(gpu["owner"] < 0 and gpu["n"] == 0 and gpu["reserved"] == 0)
+    return bool(gpu["owner"] == FREE and gpu["n"] == 0 and gpu["reserved"] == 0)
 
 
 @compiled
@@ -167,7 +167,7 @@ def choose_beside(s: Engine, i: int, need: int) -> bool:
 def _open_to(s: Engine, g: int, high: bool) -> bool:
     """Say whether an accelerator takes one more resident of a priority."""
     gpu = s.gpu[g]
-    return bool(gpu["owner"] < 0 and gpu["n"] < s.clock[0]["residents"] and (high or gpu["reserved"] == 0))
+    return bool(gpu["owner"] == FREE and gpu["n"] < s.clock[0]["residents"] and (high or gpu["reserved"] == 0))
 
 
 @compiled

@@ -33,6 +33,7 @@ def enqueue(s: Engine, i: int) -> None:
     lane = lane_of(s, i)
     tail = c["tail"][lane]
     task["state"] = WAITING
+    task["since"] = task["submit"]
     task["previous"] = tail
     task["next"] = -1
     if tail >= 0:
@@ -43,6 +44,32 @@ def enqueue(s: Engine, i: int) -> None:
     c["unseen"][lane] += 1
     if c["fresh"][lane] < 0:
         c["fresh"][lane] = i
+    c["waiting"][lane] += 1
+    c["waiting_kind"][task["kind"]] += 1
+    c["pending"] += task["gpus"]
+
+
+@compiled
+def requeue(s: Engine, i: int) -> None:
+    """Let a task that ran wait again, at its place by submission: among those that a decision has looked at."""
+    c = s.clock[0]
+    task = s.task[i]
+    lane = lane_of(s, i)
+    before, after = -1, c["head"][lane]
+    while 0 <= after < i:
+        before, after = after, s.task[after]["next"]
+    task["state"] = WAITING
+    task["since"] = c["now"]
+    task["previous"] = before
+    task["next"] = after
+    if before >= 0:
+        s.task[before]["next"] = i
+    else:
+        c["head"][lane] = i
+    if after >= 0:
+        s.task[after]["previous"] = i
+    else:
+        c["tail"][lane] = i
     c["waiting"][lane] += 1
     c["waiting_kind"][task["kind"]] += 1
     c["pending"] += task["gpus"]

@@ -1,7 +1,8 @@
 """The engine's state: structured arrays, one record a thing, and how they are made.
 
 Task   waiting in one of six linked lists, resident on a shared accelerator, in a gang, on a CPU slot, or gone
-Gpu    owned by one gang, or shared by `n` residents in a ring of turns, or empty; warm models lie in its memory
+Gpu    owned by one gang, or shared by `n` residents in a ring of turns, or empty, or down with its node; warm models
+       lie in its memory
 Clock  everything that there is one of
 """
 
@@ -60,6 +61,9 @@ LOADING, FIRST, LAST = range(3)
 END, MIDDLE, ABANDON = range(3)
 """Kinds of event on the wall clock."""
 
+FREE, DOWN = -1, -2
+"""Owners of an accelerator that no gang owns: it is open to all, or its node has failed."""
+
 LATENCY, WAIT, HIGH_WAIT, DECISION, SERVICE = range(5)
 """Rows of histograms; service takes three, one a class."""
 
@@ -88,7 +92,9 @@ TASK: Final = np.dtype(
         ("efficiency", _F),
         ("efficiency_after", _F),
         ("refill", _F),
+        ("since", _F),
         ("started", _F),
+        ("middle", _F),
         ("ends", _F),
         ("penalty", _F),
         ("kind", _I),
@@ -140,6 +146,7 @@ GPU: Final = np.dtype(
         ("warmup", _F),
         ("idle", _F),
         ("allocated", _F),
+        ("down", _F),
         ("active_mark", _F),
         ("task", _I, (RESIDENTS,)),
         ("stage", _I, (RESIDENTS,)),
@@ -266,6 +273,7 @@ CLOCK: Final = np.dtype(
         ("submitted", np.int64, (9,)),
         ("completed", np.int64, (3,)),
         ("abandoned", np.int64, (3,)),
+        ("put_back", np.int64, (3,)),
         ("asked", _F, (3,)),
         ("forecast_at", _F),
         ("forecast_step", _F),
@@ -281,6 +289,7 @@ READING: Final = np.dtype(
         ("warmup", _F),
         ("idle", _F),
         ("allocated", _F),
+        ("down", _F),
         ("completed", _F),
         ("abandoned", _F),
         ("counts", np.int64, (RECENT_MEASURES * BUCKETS,)),

@@ -68,12 +68,14 @@ def keep_reading(s: Engine, at: int) -> None:
     reading["warmup"] = 0.0
     reading["idle"] = 0.0
     reading["allocated"] = 0.0
+    reading["down"] = 0.0
     for g in range(s.gpu.size):
         reading["useful"] += s.gpu[g]["useful"]
         reading["switch"] += s.gpu[g]["switch"]
         reading["warmup"] += s.gpu[g]["warmup"]
         reading["idle"] += s.gpu[g]["idle"]
         reading["allocated"] += s.gpu[g]["allocated"]
+        reading["down"] += s.gpu[g]["down"]
     reading["completed"] = c["completed"][0] + c["completed"][1] + c["completed"][2]
     reading["abandoned"] = c["abandoned"][0] + c["abandoned"][1] + c["abandoned"][2]
     for measure in range(RECENT_MEASURES):

@@ -5,7 +5,7 @@ import math
 from tuner.reference.engine.compilation import compiled
 from tuner.reference.engine.heaps import reorder
 from tuner.reference.engine.sharing import next_milestone, run
-from tuner.reference.engine.state import RECENT, SIMPLIFIED, Engine
+from tuner.reference.engine.state import DOWN, RECENT, SIMPLIFIED, Engine
 
 SLICE_GAIN = 0.3
 """Weight of a task's efficiency in its slice; the source document's."""
@@ -48,6 +48,8 @@ def sync(s: Engine, g: int) -> None:
         gpu["useful"] += (wall - warming) * gpu["rate"]
         gpu["idle"] += (wall - warming) * (1.0 - gpu["rate"])
         gpu["allocated"] += wall
+    elif gpu["owner"] == DOWN:
+        gpu["down"] += wall
     elif gpu["n"] == 0:
         gpu["idle"] += wall
     else:
