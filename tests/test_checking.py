@@ -1,4 +1,5 @@
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -285,6 +286,30 @@ def test_knobs_are_shown_as_they_are_in_force() -> None:
     assert row(report, "base_slice_seconds").value == 0.115
     assert row(report, "base_slice_seconds").unit == "s"
     assert row(report, "http").detail == "mode full, revision 1"
+
+
+@pytest.mark.parametrize(
+    ("mode_key", "native", "status", "words"),
+    [
+        ("mode", {"mode": "full"}, None, ""),
+        ("policy.mode", {"policy": {"mode": "full"}}, None, ""),
+        ("mode", {}, Status.WARNING, "the settings have no key mode, to which latency breaker and degradation would"),
+        (None, {}, Status.ABSENT, "latency breaker and degradation are watched, and change nothing"),
+    ],
+)
+def test_it_is_told_where_nothing_can_set_a_policy_mode(
+    mode_key: str | None, native: dict[str, object], status: Status | None, words: str
+) -> None:
+    policy, scheduler = writing_policy(), MemoryActuator()
+    policy = policy.model_copy(update={"actuator": policy.actuator.model_copy(update={"mode_key": mode_key})})
+    scheduler.current = replace(scheduler.current, native=native)
+
+    report = run(policy=policy, actuator=scheduler)
+
+    told = [found for found in report.rows if found.name == "policy mode"]
+    assert [found.status for found in told] == ([] if status is None else [status])
+    assert all(words in found.detail for found in told)
+    assert row(report, "http").status is Status.OK
 
 
 def test_a_knob_outside_its_range_is_a_warning() -> None:

@@ -162,6 +162,42 @@ def test_half_a_change_is_put_back(scheduler: Scheduler, journal: Journal) -> No
     assert scheduler.current.knobs == BEFORE
 
 
+def test_what_the_scheduler_made_of_a_change_is_put_back(scheduler: Scheduler, journal: Journal) -> None:
+    def clamp() -> None:
+        knobs = KnobValues.of({**scheduler.pending.knobs, Role.BASE_SLICE: 0.105})
+        scheduler.pending = replace(scheduler.pending, knobs=knobs, revision=scheduler.current.revision)
+
+    scheduler.late = clamp
+
+    receipt = writer_of(scheduler, journal).change(change(), then=left)
+
+    assert not receipt.applied
+    assert "put back" in receipt.detail
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_what_somebody_else_has_set_while_a_change_was_awaited_is_left(
+    scheduler: Scheduler, journal: Journal, monkeypatch: pytest.MonkeyPatch, in_doubt: bool
+) -> None:
+    theirs = KnobValues.of({Role.BASE_SLICE: 0.1, Role.RESERVATION: 0.23})
+    scheduler.trouble = ActuatorUnavailable("no answer within 1 s") if in_doubt else None
+    scheduler.late = lambda: None
+
+    def edited(*_: object, **__: object) -> Current:
+        scheduler.trouble = None
+        scheduler.current = replace(scheduler.current, knobs=theirs, revision="theirs")
+        return scheduler.current
+
+    monkeypatch.setattr(scheduler, "await_effect", edited)
+
+    receipt = writer_of(scheduler, journal).change(change(), then=left)
+
+    assert not receipt.applied
+    assert receipt.after == theirs
+    assert "somebody else has set reservation_ratio, so it is left" in receipt.detail
+    assert scheduler.current.knobs == theirs
+
+
 def test_what_is_in_doubt_and_cannot_be_seen_leaves_the_intent_open(
     scheduler: Scheduler, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,16 +5,18 @@ not right, what to do. The check passes unless a row failed: warnings are for pe
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from tuner.apply.actuator import Actuator, Current
+from tuner.apply.native import get_path
 from tuner.check_report import CheckReport, Row, Status, render
 from tuner.errors import ActuatorUnavailable, SourceUnavailable, TunerError
 from tuner.observe.promql import newest_at, selectors
 from tuner.observe.source import Answer, Source
 from tuner.settings.expansion import expand
-from tuner.settings.model import MetricMapping, NoActuator, Policy, SeriesMapping
+from tuner.settings.model import HttpActuator, MetricMapping, NoActuator, Policy, SeriesMapping
 from tuner.values.knobs import KnobSpec, Role
 from tuner.values.metrics import METRICS, MetricSpec
 
@@ -238,6 +240,8 @@ def _settings(policy: Policy, actuator: Actuator) -> Iterator[Row]:
         if not isinstance(policy.actuator, NoActuator):
             status, detail = Status.OK, f"mode {current.mode}, revision {current.revision}"
     yield Row(area="actuator", name=policy.actuator.kind, status=status, detail=detail)
+    if isinstance(policy.actuator, HttpActuator):
+        yield from _modes(policy.actuator.mode_key, current)
     specs = {spec.role: spec for spec in policy.knob_specs()}
     for role in Role:
         absent = policy.knobs[role].absent
@@ -245,6 +249,30 @@ def _settings(policy: Policy, actuator: Actuator) -> Iterator[Row]:
             yield Row(area="knobs", name=role.value, status=Status.ABSENT, detail=absent)
         else:
             yield _knob(specs[role], current)
+
+
+def _modes(key: str | None, current: Current | None) -> Iterator[Row]:
+    """Yield what is to be said of the policy modes; nothing where the scheduler has them."""
+    row = partial(Row, area="actuator", name="policy mode")
+    if key is None:
+        yield row(
+            status=Status.ABSENT,
+            detail="none (actuator.mode_key is null): latency breaker and degradation are watched, and change nothing",
+        )
+    elif current is not None and not _has(current.native, key):
+        yield row(
+            status=Status.WARNING,
+            detail=f"the settings have no key {key}, to which latency breaker and degradation would write: correct "
+            "actuator.mode_key, or write null where the scheduler has no policy modes",
+        )
+
+
+def _has(document: Mapping[str, object], path: str) -> bool:
+    try:
+        get_path(document, path)
+    except KeyError:
+        return False
+    return True
 
 
 def _knob(spec: KnobSpec, current: Current | None) -> Row:

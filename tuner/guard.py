@@ -236,6 +236,8 @@ class Guard:
         """Say why the policy mode may not be set; empty where it may. A pause stops tuning, not protection."""
         if self._policy.mode is not TunerMode.AUTO:
             return f"the tuner's mode is {self._policy.mode}"
+        if not self._policy.has_modes:
+            return "the scheduler has no policy modes (actuator.mode_key), so this is only watched"
         return self._writer.stopped() or (standing.frozen_because and f"frozen: {standing.frozen_because}")
 
     # Records.

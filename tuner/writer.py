@@ -242,7 +242,8 @@ class Writer:
             return None
 
     def _awaited(self, current: Current | None, target: KnobValues, change: Change) -> Receipt:
-        """Wait until a change is in force, and put half of one back."""
+        """Wait until a change is in force, and put half of one back, but not what somebody else has set meanwhile."""
+        written = None if current is None else current.revision
         if current is None or not _in_force(current, target, change.mode):
             current = self._actuator.await_effect(target, mode=change.mode)
         applied = _in_force(current, target, change.mode)
@@ -251,7 +252,10 @@ class Writer:
             wanted = target.describe() or f"policy mode {change.mode}"
             found = f"{current.knobs.describe()}, policy mode {current.mode}"
             detail = f"not effective in time: asked for {wanted}, but in force is {found}"
-            if target and current.knobs.differs(change.before):
+            theirs = () if current.revision == written else _of_others(current.knobs, change.before, target)
+            if theirs:
+                detail += f"; somebody else has set {', '.join(theirs)}, so it is left"
+            elif target and current.knobs.differs(change.before):
                 # Half a change is no change that anybody asked for, and nothing would watch it.
                 current = self._actuator.write(change.before, expected_revision=current.revision)
                 detail += "; put back"
@@ -269,6 +273,13 @@ class Writer:
 
 def _in_force(current: Current, target: KnobValues, mode: SchedulerMode | None) -> bool:
     return not target.differs(current.knobs) and (mode is None or current.mode is mode)
+
+
+def _of_others(found: KnobValues, before: KnobValues, target: KnobValues) -> tuple[Role, ...]:
+    """Return the knobs that have neither the value before nor the one asked for: half a change has no others."""
+    missed = target.differs(found)
+    moved = (role for role in found.differs(before) if role in before)
+    return tuple(role for role in moved if role in missed or role not in target)
 
 
 def _overdue(standing: Standing, receipt: Receipt, target: KnobValues, change: Change) -> Standing:

@@ -54,6 +54,7 @@ def connect(
     knobs: dict[Role, KnobMapping] = FLAT_KNOBS,
     timeout_seconds: float = 5.0,
     token_file: Path | None = None,
+    mode_key: str | None = "mode",
 ) -> HttpActuator:
     settings = HttpActuatorSettings(
         url=f"{scheduler.url}/config",
@@ -61,6 +62,7 @@ def connect(
         timeout_seconds=timeout_seconds,
         effective_within_seconds=10.0,
         token_file=None if token_file is None else str(token_file),
+        mode_key=mode_key,
     )
     return HttpActuator(settings, knobs, clock=fake_time.clock, sleep=fake_time.sleep)
 
@@ -83,6 +85,24 @@ def test_the_name_of_the_scheduler_s_process_is_told_where_it_has_one(
 
     assert nameless.instance == ""
     assert actuator.read().instance == "7f3a"
+
+
+def test_a_scheduler_without_policy_modes_runs_all_that_it_has_and_is_never_asked_for_one(
+    scheduler: HttpScheduler, fake_time: FakeTime
+) -> None:
+    actuator = connect(scheduler, fake_time, mode_key=None)
+    scheduler.edit(mode="a word of its own")
+    before = actuator.read()
+
+    with pytest.raises(ChangeRejected, match="no policy modes"):
+        actuator.write(OTHER, expected_revision=before.revision, mode=SchedulerMode.SIMPLIFIED)
+    untouched = actuator.read()
+    written = actuator.write(OTHER, expected_revision=before.revision)
+
+    assert before.mode is untouched.mode is SchedulerMode.FULL
+    assert untouched.revision == before.revision
+    assert written.knobs == OTHER
+    assert scheduler.settings["mode"] == "a word of its own"
 
 
 def test_native_names_units_and_words_are_used(scheduler: HttpScheduler, fake_time: FakeTime) -> None:

@@ -17,6 +17,7 @@ def test_a_tick_asks_one_question_whose_answer_does_not_grow_with_the_nodes() ->
     assert few["guard_queries_per_tick"] == more["guard_queries_per_tick"] == 1
     assert more["guard_bytes_per_tick"] <= few["guard_bytes_per_tick"] + 64
     assert few["guard_metrics"] == 6
+    assert few["guard_whole_ratio"] == more["guard_whole_ratio"] == 1 / 6, "the nodes are asked every half minute"
     assert few["guard_ticks_beside"] >= 1
 
 

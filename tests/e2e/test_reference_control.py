@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from tests.support.forecasts import small_forecast
 from tuner.apply.http import HttpActuator
 from tuner.errors import ChangeConflicted, ChangeRejected
 from tuner.reference.cluster import PRESETS
+from tuner.reference.demand import DemandForecast
+from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.server import ReferenceServer
 from tuner.reference.settings import ClockSettings
 from tuner.reference.trace import make_trace
@@ -80,5 +83,16 @@ def test_a_value_beyond_the_scheduler_s_limits_is_refused_in_its_words(actuator:
     assert actuator.read() == before
 
 
-def test_a_forecast_is_taken(actuator: HttpActuator) -> None:
+def test_a_forecast_reaches_the_scheduler(actuator: HttpActuator, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: SimpleQueue[DemandForecast] = SimpleQueue()
+    take = ReferenceScheduler.set_forecast
+
+    def seen(scheduler: ReferenceScheduler, forecast: DemandForecast) -> None:
+        take(scheduler, forecast)
+        taken.put(forecast)
+
+    monkeypatch.setattr(ReferenceScheduler, "set_forecast", seen)
+
     actuator.send_forecast(small_forecast())
+
+    assert taken.get(timeout=10).inference_arrivals_per_second.tolist() == [0.0, 2.0, 5.0]

@@ -181,6 +181,20 @@ def test_an_outage_of_the_metrics_changes_nothing_and_drift_is_mended_all_the_sa
     assert world.in_force == before
 
 
+def test_where_the_scheduler_has_no_policy_modes_the_breaker_only_watches_and_says_so(tmp_path: Path) -> None:
+    with simulation(tmp_path, guard={"latency_breaker": BREAKER}, actuator={"mode_key": None}) as world:
+        world.wires.shown[LATENCY] = 4.5
+        revision = world.wires.read().revision
+
+        noted = world.ticks(20)
+
+        assert decided(noted) == ["hold", "hold"], "once for each opening, the first and that after the failed probe"
+        assert all("would simplify" in record.reason for record in noted)
+        assert all("no policy modes (actuator.mode_key)" in record.reason for record in noted)
+        assert world.parts.guard.state.breaker.state is not BreakerState.CLOSED
+        assert world.wires.read().revision == revision
+
+
 def test_drift_is_mended_within_a_tick_and_the_cycle_knows(world: Simulation) -> None:
     world.cycles(2)
     world.edit({Role.BASE_SLICE: 4.9})

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.faulty import Handler, Request, answer, faulty_server
 from tests.support.policies import policy_of
@@ -15,12 +17,14 @@ from tests.support.servers import running_prometheus
 from tuner import assets
 from tuner.demo.remote_write import RemoteWriter, SeriesBlock
 from tuner.errors import QueryRejected, SourceUnavailable
+from tuner.judge.samples import Arrival, arrival
 from tuner.observe.asker import RETRY_CYCLES
-from tuner.observe.glance import DEADLINE_PERIODS, GUARDED, Glance, guard_policy
+from tuner.observe.glance import DEADLINE_PERIODS, GUARDED, SLOW_SECONDS, Glance, guard_policy
 from tuner.observe.meter import MAX_QUERIES
 from tuner.observe.prometheus import PrometheusSource
+from tuner.observe.promql import NEWEST_LABEL, VALUE_LABEL
 from tuner.observe.scrape import ScrapeSource
-from tuner.observe.source import Answer
+from tuner.observe.source import Answer, Series
 from tuner.settings.loading import load_policy
 from tuner.settings.model import Policy
 from tuner.values.metrics import METRIC_INDEX, METRICS
@@ -72,6 +76,170 @@ def test_the_guarded_metrics_are_read_in_one_query_and_nothing_else_is() -> None
 def test_all_that_is_guarded_is_in_the_catalogue_and_covers_what_is_safety() -> None:
     assert list(GUARDED) == [name for name in METRIC_INDEX if name in GUARDED]
     assert {spec.name for spec in METRICS if spec.safety} <= set(GUARDED)
+
+
+NODES_TOO = {**MAPPED, HOT: {"query": "hot", "node_label": "node"}}
+
+
+class Heat:
+    """A cluster whose hottest node can be set; counts how often each metric was asked for."""
+
+    def __init__(self, celsius: float = 55.0, *, fuses: bool = True) -> None:
+        self.fuses = fuses
+        self.celsius = celsius
+        self.newest_at_seconds = AT
+        self.asked: dict[str, list[float]] = {name: [] for name in NODES_TOO}
+        self.failure: Exception | None = None
+
+    def instant(self, expression: str, *, at_seconds: float) -> Answer:
+        if self.failure is not None:
+            raise self.failure
+        series = []
+        for name in [name for name in NODES_TOO if f'"{name}"' in expression]:
+            self.asked[name].append(at_seconds)
+            value, newest = self.told(name, at_seconds)
+            for label, number in ((VALUE_LABEL, value), (NEWEST_LABEL, newest)):
+                if not math.isnan(number):
+                    series.append(Series({label: name}, np.array([at_seconds]), np.array([number])))
+        return Answer(series=tuple(series), queries=1)
+
+    def told(self, name: str, at_seconds: float) -> tuple[float, float]:
+        return (self.celsius, self.newest_at_seconds) if name == HOT else (0.5, at_seconds)
+
+
+def test_what_is_evaluated_node_by_node_is_asked_every_half_minute_and_the_rest_in_every_tick() -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO)
+
+    queries, asked = set(), []
+    for tick in range(13):
+        looking.read(at_seconds=AT + 5 * tick)
+        queries.add(looking.last_queries)
+        asked.append(looking.last_asked)
+
+    assert source.asked[HOT] == [AT, AT + 30, AT + 60]
+    assert all(len(source.asked[name]) == 13 for name in MAPPED)
+    assert queries == {1}, "fused with the others where it is due"
+    assert asked == [6, 5, 5, 5, 5, 5] * 2 + [6]
+
+
+@pytest.mark.parametrize(("window", "every"), [(10.0, 5.0), (20.0, 10.0), (60.0, 30.0), (600.0, 30.0)])
+def test_it_is_asked_more_often_where_the_window_is_short(window: float, every: float) -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO, guard={"window_seconds": window})
+
+    for tick in range(61):
+        looking.read(at_seconds=AT + tick)
+
+    assert set(np.diff(source.asked[HOT])) == {every}
+
+
+def test_a_node_that_becomes_too_hot_is_seen_within_half_a_minute_and_a_period() -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO)
+    period, first = 5.0, 1.0
+    looking.read(at_seconds=AT)
+    source.celsius, source.newest_at_seconds = 97.0, AT + first
+
+    seen = next(
+        at for at in np.arange(AT + first, AT + 300, period) if looking.read(at_seconds=at).value(HOT) == source.celsius
+    )
+
+    assert seen - source.newest_at_seconds <= SLOW_SECONDS + period
+
+
+def test_what_is_carried_over_keeps_its_time_and_grows_stale_like_any_other() -> None:
+    source = Heat()
+    source.newest_at_seconds = AT - 100
+    looking = glance(source, NODES_TOO)
+
+    seen = [looking.read(at_seconds=AT + later) for later in (0, 15, 25)]
+
+    assert source.asked[HOT] == [AT]
+    assert {each.newest(HOT) for each in seen} == {AT - 100}
+    assert [each.value(HOT) for each in seen[:2]] == [55.0, 55.0]
+    assert math.isnan(seen[2].value(HOT))
+    assert problems(seen[2]) == [(HOT, "stale")]
+
+
+@given(
+    steps=st.lists(st.floats(0.5, 40.0), min_size=1, max_size=25),
+    delays=st.lists(st.floats(0.0, 100.0), min_size=25, max_size=25),
+    down=st.lists(st.booleans(), min_size=25, max_size=25),
+)
+def test_what_is_carried_over_is_never_news(steps: list[float], delays: list[float], down: list[bool]) -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO)
+    at, told, counted = AT, -math.inf, -math.inf
+    for step, delay, failing in zip(steps, delays, down, strict=False):
+        at += step
+        asked = len(source.asked[HOT])
+        source.newest_at_seconds = max(source.newest_at_seconds, at - delay)
+        source.failure = SourceUnavailable("down") if failing else None
+        try:
+            seen = looking.read(at_seconds=at)
+        except SourceUnavailable:
+            continue
+        if len(source.asked[HOT]) > asked:
+            told = source.newest_at_seconds
+        came = arrival(seen.newest(HOT), newest_at_seconds=counted, window_seconds=60.0)
+        assert seen.newest(HOT) == told, "the time is that of the sample, and no later one"
+        assert len(source.asked[HOT]) > asked or came is Arrival.OLD, "nothing counts twice"
+        assert math.isnan(seen.value(HOT)) == (at - told > 120.0)
+        counted = max(counted, seen.newest(HOT))
+
+
+def test_what_gave_nothing_is_not_carried_over_but_asked_again_in_the_next_tick() -> None:
+    source = Heat(celsius=math.nan)
+    looking = glance(source, NODES_TOO)
+    first = looking.read(at_seconds=AT)
+    source.celsius = 71.0
+
+    second = looking.read(at_seconds=AT + 5)
+
+    assert problems(first) == [(HOT, "missing")]
+    assert (second.value(HOT), second.problems) == (71.0, ())
+    assert source.asked[HOT] == [AT, AT + 5]
+
+
+def test_after_the_clock_was_set_back_nothing_is_carried_over_from_the_future() -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO)
+    looking.read(at_seconds=AT)
+
+    looking.read(at_seconds=AT - 3600)
+
+    assert source.asked[HOT] == [AT, AT - 3600]
+
+
+def test_a_source_that_was_down_is_asked_for_everything_that_is_due_when_it_is_back() -> None:
+    source = Heat()
+    looking = glance(source, NODES_TOO)
+    looking.read(at_seconds=AT)
+    source.failure = SourceUnavailable("down")
+    with pytest.raises(SourceUnavailable):
+        looking.read(at_seconds=AT + 30)
+    source.failure = None
+
+    looking.read(at_seconds=AT + 35)
+
+    assert source.asked[HOT] == [AT, AT + 35]
+
+
+@pytest.mark.parametrize("bad", [*VALUES, "hot"])
+def test_what_is_refused_is_isolated_as_ever_while_some_metrics_are_not_asked(bad: str) -> None:
+    source = ScriptedSource({**VALUES, "hot": 60.0}, refusals={bad: QueryRejected("parse error")})
+    looking = glance(source, {**MAPPED, HOT: {"query": "hot"}})
+
+    seen = [looking.read(at_seconds=AT + 5 * tick) for tick in range(3 * RETRY_CYCLES)]
+    source.refusals.clear()
+    healed = [looking.read(at_seconds=AT + 1000 + 5 * tick) for tick in range(2 * RETRY_CYCLES)]
+
+    spoilt = {problem.metric for each in seen for problem in each.problems}
+    assert len(spoilt) <= 1
+    assert all(np.isfinite(each.metrics).sum() == 6 - len(spoilt) for each in seen)
+    assert healed[-1].problems == ()
+    assert looking.last_queries == 1
 
 
 class Recording:

@@ -204,6 +204,23 @@ def test_the_most_alike_loads_come_first_and_of_equals_the_newest(journal: Journ
     assert found[0].distance(np.array([1.1, 0.9])) == pytest.approx(0.1)
 
 
+def test_all_that_was_verified_is_listed_as_it_was_noted_whatever_the_loads_and_the_clock(path: Path) -> None:
+    noted = [([1.0, 2.0], 30.0), ([np.nan, np.nan], 20.0), ([1.0], 10.0), ([], 40.0)]
+    with Journal(path) as journal:
+        assert journal.memories() == ()
+        for context, at_seconds in noted:
+            journal.remember(context, OTHER, score=-0.02, at_seconds=at_seconds)
+        journal.prune(before_seconds=1e9)
+
+    with Journal.open_readonly(path) as book:
+        found = book.memories()
+
+    assert [memory.at_seconds for memory in found] == [at_seconds for _, at_seconds in noted]
+    for memory, (context, _) in zip(found, noted, strict=True):
+        np.testing.assert_array_equal(memory.context, context)
+    assert {memory.knobs for memory in found} == {OTHER}
+
+
 def test_features_that_are_unknown_do_not_count(journal: Journal) -> None:
     journal.remember([1.0, np.nan], OTHER, score=-0.1, at_seconds=1.0)
     journal.remember([2.0, 0.0], MIDDLE, score=-0.1, at_seconds=2.0)

@@ -283,6 +283,13 @@ def test_serving_ends_with_its_event_after_telling_where_it_listens() -> None:
 
 def test_serving_ends_with_a_signal() -> None:
     handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    urls: list[str] = []
+
+    def ready(url: str) -> None:
+        urls.append(url)
+        assert requests.get(url + "/healthz", timeout=5).status_code == 200
+        os.kill(os.getpid(), signal.SIGTERM)
+
     try:
         serve(
             trace(),
@@ -290,11 +297,14 @@ def test_serving_ends_with_a_signal() -> None:
             settings=ClockSettings(),
             seed=1,
             listen="127.0.0.1:0",
-            ready=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+            ready=ready,
         )
     finally:
         signal.signal(signal.SIGTERM, handlers[0])
         signal.signal(signal.SIGINT, handlers[1])
+
+    with pytest.raises(requests.ConnectionError):
+        requests.get(urls[0] + "/healthz", timeout=5)
 
 
 def test_an_address_in_use_and_a_malformed_one_are_told_apart() -> None:

@@ -222,6 +222,13 @@ def test_the_prediction_window_may_live_inside_the_tuner_alone(tmp_path: Path) -
     assert complaints(WRITING, folder=tmp_path) == []
 
 
+def test_without_policy_modes_no_key_is_taken_by_them(tmp_path: Path) -> None:
+    def without_modes(raw: Raw) -> None:
+        raw["actuator"]["mode_key"] = None
+
+    assert complaints(WRITING, without_modes, put(f"{RESERVE}/native", "mode"), folder=tmp_path) == []
+
+
 def test_a_switchback_binds_only_who_uses_it(tmp_path: Path) -> None:
     quick = put("verify", {"method": "before_after", "leg_seconds": "1m", "max_wash_out_seconds": 0})
 

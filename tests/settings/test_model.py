@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tuner.settings.loading import load_policy
-from tuner.settings.model import CycleSettings, KnobMapping, MetricMapping, Policy, SearchSettings
+from tuner.settings.model import (
+    CycleSettings,
+    HttpActuator,
+    KnobMapping,
+    MetricMapping,
+    NoActuator,
+    Policy,
+    SearchSettings,
+)
 from tuner.values.knobs import DESIGN_RANGES, Role
 from tuner.values.metrics import DEFAULT_WEIGHTS, METRIC_INDEX, METRIC_NAMES, METRICS
 
@@ -30,6 +38,15 @@ def test_a_metric_that_is_not_read_weighs_nothing() -> None:
     assert absent.weights()[METRIC_INDEX["queue_wait_seconds"]] == 0
     assert absent.weights()[METRIC_INDEX["high_priority_wait_seconds"]] == 0
     assert "queue_wait_seconds" not in absent.mapped_metrics
+
+
+def test_only_an_actuator_that_names_a_key_for_it_has_policy_modes() -> None:
+    http = HttpActuator(url="http://127.0.0.1:1/config")
+    without = http.model_copy(update={"mode_key": None})
+
+    found = [SMALLEST.model_copy(update={"actuator": each}).has_modes for each in (http, without, NoActuator())]
+
+    assert found == [True, False, False]
 
 
 def test_own_weights_and_limits_stand_as_they_are_written() -> None:

@@ -173,6 +173,10 @@ class HttpActuator:
             path: to_native(knobs[role], mapping) for role, (path, mapping) in self._mapped.items() if role in knobs
         }
         if mode is not None:
+            if self._settings.mode_key is None:
+                raise ChangeRejected(
+                    "actuator.mode_key is null: the scheduler has no policy modes; nothing was written"
+                )
             wanted[self._settings.mode_key] = mode.value
         return wanted
 
@@ -188,6 +192,8 @@ class HttpActuator:
         return Current(KnobValues.of(values), self._mode(page), page.revision, page.document, page.instance)
 
     def _mode(self, page: _Page) -> SchedulerMode:
+        if self._settings.mode_key is None:
+            return SchedulerMode.FULL
         try:
             mode = get_path(page.document, self._settings.mode_key)
         except KeyError:

@@ -72,12 +72,14 @@ class Ticked:
             before, so that a tick that was itself held up counts as well.
         queries: Requests of each reading.
         bytes_read: Bytes of its answers.
+        whole: Whether it asked for all metrics, and carried none over.
     """
 
     seconds: list[float] = field(default_factory=list)
     delays_seconds: list[float] = field(default_factory=list)
     queries: list[int] = field(default_factory=list)
     bytes_read: list[int] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
 
 
 class Alongside:
@@ -187,6 +189,7 @@ def tick_alone(parts: wiring.Parts, *, ticks: int) -> Ticked:
         ticked.seconds.append(time.perf_counter() - started)
         ticked.queries.append(parts.guard.glance.last_queries)
         ticked.bytes_read.append(parts.guard.glance.last_bytes)
+        ticked.whole.append(parts.guard.glance.last_asked == len(GUARDED))
     return ticked
 
 
@@ -217,6 +220,9 @@ def tick_beside(
 def _report(results: Results, alone: Ticked, beside: Ticked, measured: Measured, *, store_seconds: float) -> None:
     results.add("guard_p50_seconds", float(np.median(alone.seconds)), at_most=GOAL_SECONDS)
     results.add("guard_p95_seconds", float(np.quantile(alone.seconds, 0.95)))
+    whole = [seconds for seconds, all_asked in zip(alone.seconds, alone.whole, strict=True) if all_asked]
+    results.add("guard_whole_p50_seconds", float(np.median(whole)))
+    results.add("guard_whole_ratio", len(whole) / len(alone.seconds))
     results.add("guard_prometheus_cpu_mean_seconds", store_seconds)
     results.add("guard_queries_per_tick", max(alone.queries), at_most=1)
     results.add("guard_bytes_per_tick", float(np.median(alone.bytes_read)))

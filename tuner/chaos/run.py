@@ -64,7 +64,8 @@ def run(only: str | None = None) -> list[Row]:
 def trouble(name: str, moment: str) -> Outcome:
     """Break one thing over real wires at a moment, and look."""
     with tempfile.TemporaryDirectory(prefix="clocktuner-chaos-") as folder:
-        came = witnessed(TROUBLES[name][moment], Path(folder))
+        play = TROUBLES[name][moment]
+        came = witnessed(play.act, Path(folder), answer_within_seconds=play.answer_within_seconds)
     return Outcome(
         scenario=name,
         point=1,

@@ -23,8 +23,11 @@ from tuner.settings.model import Policy
 from tuner.values.knobs import KnobValues, Role
 from tuner.values.stages import CycleRecord, Proposal
 
-ANSWER_WITHIN_SECONDS: Final = 0.25
-"""Deadline of every request: short, so that what hangs costs little time."""
+PATIENT_SECONDS: Final = 10.0
+"""Deadline of every request where nothing hangs: nobody waits for it, and a busy machine does not miss it."""
+
+HASTY_SECONDS: Final = 0.5
+"""The same where something hangs: short, so that it costs little time."""
 
 SETTLE_CYCLES: Final = 24
 """Cycles after the end of a fault within which everything has to be settled: more than a whole comparison."""
@@ -43,6 +46,7 @@ class Scene:
         store: The store of metrics.
         store_wire: Its port.
         witness: Looks into the journal at every write.
+        answer_within_seconds: Deadline of every request of the tuner.
         now: Unix seconds, as the tuner's clock shows them.
         given: Records that were returned.
         refusals: What the journal refused.
@@ -54,6 +58,7 @@ class Scene:
     store: Store
     store_wire: Wire
     witness: Witness
+    answer_within_seconds: float
     now: float = START_AT_SECONDS
     given: list[CycleRecord] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -82,7 +87,8 @@ class Scene:
 
     def assemble(self, journal: Path, **options: Any) -> wiring.Parts:  # noqa: ANN401 - As `wiring.assemble`.
         """Return a tuner that is not the scene's own."""
-        policy = _policy(journal, self.scheduler_wire.url, self.store_wire.url)
+        timing = {"timeout_seconds": self.answer_within_seconds}
+        policy = _policy(journal, self.scheduler_wire.url, self.store_wire.url, timing)
         return wiring.assemble(policy, clock=None, **{"planted": _planted, **options})
 
     def stop(self) -> None:
@@ -171,17 +177,18 @@ class Outcome:
     violations: tuple[Violation, ...]
 
 
-def witnessed(play: Callable[[Scene], None], folder: Path) -> Outcome:
+def witnessed(act: Callable[[Scene], None], folder: Path, *, answer_within_seconds: float = PATIENT_SECONDS) -> Outcome:
     """Let a fault happen, let everything settle, and look.
 
     Args:
-        play: What happens, up to the end of the fault; a tuner runs before and after.
+        act: What happens, up to the end of the fault; a tuner runs before and after.
         folder: An empty one.
+        answer_within_seconds: Deadline of every request of the tuner.
     """
-    with _scene(folder) as scene:
+    with _scene(folder, answer_within_seconds) as scene:
         scene.start()
         broken = []
-        play(scene)
+        act(scene)
         scene.scheduler.wrong = Misbehaviour()
         resumed_after = scene.settle()
         if not resumed_after:
@@ -192,7 +199,7 @@ def witnessed(play: Callable[[Scene], None], folder: Path) -> Outcome:
 
 
 @contextmanager
-def _scene(folder: Path) -> Iterator[Scene]:
+def _scene(folder: Path, answer_within_seconds: float) -> Iterator[Scene]:
     witness = Witness([folder / "journal.sqlite"])
     scheduler = Scheduler(witness)
 
@@ -202,7 +209,7 @@ def _scene(folder: Path) -> Iterator[Scene]:
 
     store = Store(PlantedSource(slice_seconds=slice_seconds))
     with wire(scheduler.answer) as scheduler_wire, wire(store.answer) as store_wire:
-        scene = Scene(folder, scheduler, scheduler_wire, store, store_wire, witness)
+        scene = Scene(folder, scheduler, scheduler_wire, store, store_wire, witness, answer_within_seconds)
         try:
             yield scene
         finally:
@@ -216,13 +223,12 @@ def _planted(inputs: SearchInputs, **_: object) -> Proposal:
     return replace(planted_search(inputs), candidate=KnobValues.of({**inputs.incumbent, **moved}))
 
 
-def _policy(journal: Path, scheduler_url: str, store_url: str) -> Policy:
+def _policy(journal: Path, scheduler_url: str, store_url: str, timing: dict[str, float]) -> Policy:
     document = load_policy(assets.folder("policies") / "reference.yaml").model_dump(mode="json", exclude_unset=True)
     for section in ("metrics", "context"):
         # The store knows series by their names.
         for mapping in document[section].values():
             mapping["query"] = mapping.get("scrape") or "no_such_series"
-    timing = {"timeout_seconds": ANSWER_WITHIN_SECONDS}
     document |= {
         "source": {"kind": "prometheus", "url": store_url, "retries": 0, **timing},
         "actuator": {"kind": "http", "url": f"{scheduler_url}/config", "effective_within_seconds": 0.2, **timing},

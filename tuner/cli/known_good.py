@@ -21,8 +21,6 @@ UNTOUCHED: Final = 0
 SHOWN: Final = 30
 """Verified settings that are listed, the newest."""
 
-_ALL: Final = 1_000_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownGood:
@@ -46,8 +44,6 @@ def load(book: Journal) -> Mapping[int, KnownGood]:
     stored = book.load_state(STATE_NAME)
     standing = Standing() if stored is None else decode(Standing, stored)
     load_now = np.array(standing.context)
-    # Against no load at all, so that which settings are found, and so their numbers, does not depend on the present.
-    verified = sorted(book.similar(np.zeros_like(load_now), _ALL), key=lambda memory: memory.at_seconds)
     found = {
         number: KnownGood(
             knobs=memory.knobs,
@@ -55,7 +51,7 @@ def load(book: Journal) -> Mapping[int, KnownGood]:
             score=memory.score,
             unlike=memory.distance(load_now),
         )
-        for number, memory in enumerate(verified, start=UNTOUCHED + 1)
+        for number, memory in enumerate(book.memories(), start=UNTOUCHED + 1)
     }
     return found if standing.untouched is None else {UNTOUCHED: KnownGood(knobs=standing.untouched), **found}
 

@@ -7,7 +7,7 @@ to cycle, so that a policy with several wrong expressions is understood after a 
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,17 +69,23 @@ class Asker:
         """Problems of the questions that the source refuses."""
         return tuple(self._refused.values())
 
-    def instant(self, at_seconds: float) -> dict[str, Reading]:
+    def instant(self, at_seconds: float, *, leave: Collection[str] = ()) -> dict[str, Reading]:
         """Ask everything at one time; questions that were not reached in this cycle are not in the answer.
+
+        Args:
+            at_seconds: Evaluation time, Unix seconds.
+            leave: Names of questions that are not asked this time; what is known of them stays.
 
         Raises:
             SourceUnavailable: The source is down; what is known of the questions stays.
         """
         readings: dict[str, Reading] = {}
-        queue = deque(self._due())
+        queue = deque(self._due(leave))
         while queue and not self._exhausted:
             queue += self._read(queue.popleft(), at_seconds, readings)
-        self._groups = [list(readings), *queue]
+        # What was left joins those again that it was known to get on with.
+        sound, *others = ([name for name in group if name in leave] for group in self._groups)
+        self._groups = [[*readings, *sound], *queue, *filter(None, others)]
         return readings
 
     def range(self, names: Sequence[str], *, start: float, end: float, step: float) -> dict[str, tuple[Series, ...]]:
@@ -125,7 +131,7 @@ class Asker:
                 suspects = second
         return [each for each in (self._blame(suspects[0], refusal), rest) if each]
 
-    def _due(self) -> Iterator[list[str]]:
+    def _due(self, leave: Collection[str]) -> Iterator[list[str]]:
         """Yield the groups to ask in this cycle, one question that has rested among them as if nothing were known."""
         self._rests = {name: cycles - 1 for name, cycles in self._rests.items()}
         rested = next((name for name, cycles in self._rests.items() if cycles <= 0), None)
@@ -133,7 +139,7 @@ class Asker:
             self._acquit(rested)
             self._groups = [*([name for name in group if name != rested] for group in self._groups), [rested]]
         for group in self._groups:
-            yield from self._packed(group, self._now_rows)
+            yield from self._packed([name for name in group if name not in leave], self._now_rows)
 
     def _packed(self, names: Sequence[str], rows: Mapping[str, str]) -> Iterator[list[str]]:
         """Yield groups whose fused expression is not too long, and by itself what cannot be fused."""

@@ -2,12 +2,18 @@
 
 A glance is as cheap for 10,000 nodes as for ten, because the store reduces: one series a metric crosses the wire, and
 one that tells the time of its newest sample, so that a sample which was seen before is not taken for news.
+
+What the store has to evaluate node by node is not asked in every tick: at 10,000 nodes it takes most of its time.
+Temperatures follow power with a lag of minutes, so the hottest node is asked for every half minute; in between, what
+was seen last stands, with the time of its own sample, and grows stale like any other. A node that becomes too hot is
+thus seen at most `SLOW_SECONDS` and one period of the guard after its sample came.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
-from tuner.observe import doubts
+from tuner.observe import asker, doubts
 from tuner.observe.asker import Asker
 from tuner.observe.belief import Problems, combine
 from tuner.observe.meter import MAX_QUERIES, MeteredSource
@@ -27,6 +33,13 @@ GUARDED: Final = (
     "high_priority_wait_seconds",
 )
 """Metrics that are read, in catalogue order."""
+
+SLOW: Final = frozenset({"node_temperature_celsius"})
+"""Those of them that a store evaluates for each node, and that move slowly."""
+
+SLOW_SECONDS: Final = 30.0
+"""Longest time from one question about them to the next, half a window where that is shorter: a fraction of the one to
+three minutes in which a heat sink follows the power (assumption, as in the reference scheduler)."""
 
 MAX_AGE_WINDOWS: Final = 2.0
 """Oldest sample that is believed, in windows of the guard.
@@ -59,6 +72,10 @@ class Glance:
         self._questions: Final = questions(seen, fuses=source.fuses)
         self._unreadable: Final = unreadable(seen, fuses=source.fuses)
         self._asker: Final = Asker(self._source, self._questions, reserve=0)
+        self._slow_every_seconds: Final = min(SLOW_SECONDS, policy.guard.window_seconds / 2) if source.fuses else 0.0
+        self._slow: Mapping[str, asker.Reading] = {}
+        self._slow_at_seconds = math.nan
+        self._last_asked = 0
         self._last_problems: tuple[Problem, ...] = ()
         self._max_age_seconds: Final = MAX_AGE_WINDOWS * policy.guard.window_seconds
         self._max_clock_skew_seconds: Final = policy.source.max_clock_skew_seconds
@@ -71,6 +88,11 @@ class Glance:
     def last_queries(self) -> int:
         """Requests that the last reading took."""
         return self._source.queries
+
+    @property
+    def last_asked(self) -> int:
+        """Metrics that the last reading asked for; the others were carried over, or rest after a refusal."""
+        return self._last_asked
 
     @property
     def last_problems(self) -> tuple[Problem, ...]:
@@ -91,7 +113,7 @@ class Glance:
         """Return what is known now.
 
         The newest sample of an expression whose age cannot be told, because it gives a scalar, counts as of
-        `at_seconds`.
+        `at_seconds`, or as of when it was last asked.
 
         Args:
             at_seconds: Evaluation time, Unix seconds.
@@ -101,7 +123,7 @@ class Glance:
         """
         self._source.reset()
         problems = Problems()
-        answers = self._asker.instant(at_seconds)
+        answers = self._ask(at_seconds)
         doubts.of_questions(
             problems,
             self._asker,
@@ -132,6 +154,19 @@ class Glance:
             newest_at_seconds=metric_vector(newest),
             problems=self._last_problems,
         )
+
+    def _ask(self, at_seconds: float) -> dict[str, asker.Reading]:
+        """Ask what is due, and return it with what is carried over."""
+        since = at_seconds - self._slow_at_seconds  # Negative where the clock was set back.
+        due = not self._slow or not 0 <= since < self._slow_every_seconds
+        carried = {} if due else self._slow
+        answers = self._asker.instant(at_seconds, leave=carried.keys())
+        self._last_asked = len(answers)
+        if due:
+            # What gave nothing is not carried over: it is asked again in the next tick.
+            self._slow = {name: answers[name] for name in SLOW & answers.keys() if answers[name].series}
+            self._slow_at_seconds = at_seconds
+        return {**answers, **carried}
 
 
 def guard_policy(policy: Policy) -> Policy:

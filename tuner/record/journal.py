@@ -268,6 +268,11 @@ class Journal:
         )
         self._storage.write([("INSERT INTO memory (document) VALUES (?)", (encode(memory),))], what="a memory")
 
+    def memories(self) -> tuple[Remembered, ...]:
+        """Return all verified settings, in the order in which they were noted; none is ever forgotten."""
+        rows = self._storage.read("SELECT document FROM memory ORDER BY id")
+        return tuple(decode(Remembered, document) for (document,) in rows)
+
     def similar(self, context: ArrayLike, k: int = 5) -> tuple[Remembered, ...]:
         """Return the verified settings of the loads most like one, the most alike first, of equals the newest.
 
@@ -275,9 +280,8 @@ class Journal:
             context: Features as given to `remember`; those that either side lacks do not count.
             k: How many at most.
         """
-        rows = self._storage.read("SELECT document FROM memory ORDER BY id DESC")
-        memories = [decode(Remembered, document) for (document,) in rows]
-        return nearest(memories, np.asarray(context, dtype=np.float64), k)
+        newest_first = list(reversed(self.memories()))
+        return nearest(newest_first, np.asarray(context, dtype=np.float64), k)
 
     def save_state(self, name: str, document: str) -> None:
         """Keep a JSON text under a name, over what stood there."""

@@ -6,11 +6,11 @@ others. All are pure and yield every fault they see.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import urlsplit
 
 from tuner.settings.expansion import PLACEHOLDERS, placeholders
 from tuner.settings.faults import Fault, KeyPath, nearest, shown, unknown_key
+from tuner.settings.knob_checks import knob_faults
 from tuner.settings.model import (
     CycleSettings,
     ForecastSettings,
@@ -28,11 +28,9 @@ from tuner.settings.model import (
 from tuner.settings.safety import ChangeBreakerSettings, ControlSettings, GuardSettings
 from tuner.settings.safety_checks import change_breaker_faults, control_faults, guard_faults, switchback_faults
 from tuner.values.context import CONTEXT_NAMES
-from tuner.values.knobs import DESIGN_RANGES, Role
+from tuner.values.knobs import Role
 from tuner.values.metrics import METRIC_INDEX, METRIC_NAMES, METRICS
 from tuner.values.stages import STEP_SECONDS
-
-_EPSILON: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,8 @@ def faults(draft: Draft) -> Iterator[Fault]:
     )
     yield from _series(draft)
     for role, knob in draft.knobs.items():
-        yield from _knob(role, knob)
+        path: KeyPath = ("knobs", role.value)
+        yield from knob_faults(path, role, knob) if knob.absent is None else _only_absent(path, knob)
     yield from _writing(draft)
     yield from _times(draft)
     yield from _safety(draft)
@@ -160,67 +159,6 @@ def _series(draft: Draft) -> Iterator[Fault]:
                 yield Fault((*path, "scrape"), "missing", "given where source.kind is scrape", "name the series")
 
 
-def _knob(role: Role, knob: KnobMapping) -> Iterator[Fault]:
-    path: KeyPath = ("knobs", role.value)
-    if knob.absent is not None:
-        yield from _only_absent(path, knob)
-        return
-    yield from _bounds(path, role, knob)
-    yield from _choices(path, role, knob)
-    yield from _rounding(path, role, knob)
-
-
-def _bounds(path: KeyPath, role: Role, knob: KnobMapping) -> Iterator[Fault]:
-    low, high, step, slew = knob.bounds(role)
-    design = DESIGN_RANGES[role]
-    remedy = f"the design has {design.low:g} to {design.high:g} in steps of {design.step:g}"
-    if role is Role.RESERVATION:
-        if not 0 <= low < 1:
-            yield Fault((*path, "low"), f"{low:g}", "at least 0 and under 1", remedy)
-        if not high < 1:
-            yield Fault((*path, "high"), f"{high:g}", "under 1: it is a ratio, not a percentage", remedy)
-    elif not low > 0:
-        yield Fault((*path, "low"), f"{low:g}", "over 0", remedy)
-    if not low < high:
-        yield Fault((*path, "high"), f"{high:g}", f"over low ({low:g})", remedy)
-    elif step > high - low + _EPSILON:
-        yield Fault((*path, "step"), f"{step:g}", f"at most high - low ({high - low:g})", "set a smaller step")
-    if slew < step - _EPSILON:
-        yield Fault((*path, "slew"), f"{slew:g}", f"at least step ({step:g})", "set a larger slew, or none")
-
-
-def _choices(path: KeyPath, role: Role, knob: KnobMapping) -> Iterator[Fault]:
-    if knob.choices is None:
-        return
-    low, high, _, _ = knob.bounds(role)
-    if len(knob.choices) < 2:
-        remedy = "list every word the scheduler knows, or declare the role absent"
-        yield Fault((*path, "choices"), shown(knob.choices), "two words or more", remedy)
-    taken: dict[float, str] = {}
-    for word, value in knob.choices.items():
-        at = (*path, "choices", word)
-        if not low - _EPSILON <= value <= high + _EPSILON:
-            yield Fault(at, f"{value:g}", f"in the range {low:g} to {high:g}", "change it, or low and high")
-        if value in taken:
-            yield Fault(at, f"{value:g}", "unlike the others", f"{taken[value]} stands for it already")
-        taken[value] = word
-    for name in ("scale", "round_to"):
-        if name in knob.model_fields_set:
-            yield Fault((*path, name), shown(getattr(knob, name)), "left out beside choices", "remove it")
-
-
-def _rounding(path: KeyPath, role: Role, knob: KnobMapping) -> Iterator[Fault]:
-    """Rounding must not move grid points, or what is read back would never be what was asked for."""
-    if knob.round_to is None or knob.choices is not None:
-        return
-    low, _, step, _ = knob.bounds(role)
-    for name, value in (("low", low), ("step", step)):
-        native = value * knob.scale / knob.round_to
-        if abs(native - round(native)) > 1e-6 or (name == "step" and round(native) == 0):
-            must = f"a multiple of {knob.round_to / knob.scale:g}, to which the scheduler rounds (round_to / scale)"
-            yield Fault((*path, name), f"{value:g}", must, "change it, or round_to")
-
-
 def _writing(draft: Draft) -> Iterator[Fault]:
     if isinstance(draft.actuator, NoActuator) and draft.mode is TunerMode.AUTO:
         yield Fault(("mode",), "auto", "observe or recommend where actuator.kind is none", "add an actuator")
@@ -234,7 +172,8 @@ def _writing(draft: Draft) -> Iterator[Fault]:
             yield from _address(("actuator", name), url)
             if "@" in url.partition("://")[2].partition("/")[0]:
                 yield Fault(("actuator", name), "given with credentials", "given without", "use actuator.token_file")
-    taken = {draft.actuator.mode_key: "actuator.mode_key"}
+    mode_key = draft.actuator.mode_key
+    taken = {} if mode_key is None else {mode_key: "actuator.mode_key"}
     for role, knob in draft.knobs.items():
         path: KeyPath = ("knobs", role.value, "native")
         if knob.absent is not None or (knob.native is None and role is Role.PREDICTION_WINDOW):

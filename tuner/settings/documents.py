@@ -16,7 +16,7 @@ from tuner.errors import ConfigError
 from tuner.settings.faults import Fault, KeyPath
 
 MAX_BYTES: Final = 1_048_576
-"""Largest file that is read: a policy has a few kilobytes, so more is another file given by mistake."""
+"""Largest file that is read: policies and rules have some kilobytes, so more is another file given by mistake."""
 
 MAX_NODES: Final = 100_000
 """Largest number of values after anchors are expanded; a few nested anchors can stand for billions."""
@@ -26,7 +26,7 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A policy file as it stands.
+    """A file as it stands.
 
     Attributes:
         data: The mapping in it.
@@ -82,15 +82,20 @@ def _merged(node: yaml.MappingNode) -> Iterator[yaml.Node]:
             yield from reversed(value.value) if isinstance(value, yaml.SequenceNode) else (value,)
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path, *, what: str, remedy: str) -> Document:
     """Read a YAML file that holds one mapping.
+
+    Args:
+        path: The file.
+        what: What it must be, with its article, for the messages.
+        remedy: What to do where it is none.
 
     Raises:
         ConfigError: The file cannot be read, is not UTF-8 or not YAML, is too large, or holds no mapping.
     """
-    text = _read_text(path)
+    text = _read_text(path, what)
     try:
-        return _parse(text, path)
+        return _parse(text, path, what, remedy)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(f"{path}:{line}: the file is not plain YAML: {_explain(error)}") from None
@@ -98,13 +103,13 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{path}: the file is not plain YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise ConfigError(
-            f"{path}: the file is nested too deeply, must be a policy; check its brackets, and anchors in themselves"
+            f"{path}: the file is nested too deeply, must be {what}; check its brackets, and anchors in themselves"
         ) from None
     except ValueError as error:
         raise ConfigError(f"{path}: a value cannot be read: {error}; put it in quotes if it is text") from None
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, what: str) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -114,7 +119,7 @@ def _read_text(path: Path) -> str:
             "check its name and permissions"
         ) from None
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path}: the file has more than {MAX_BYTES} bytes, must be a policy; check its name")
+        raise ConfigError(f"{path}: the file has more than {MAX_BYTES} bytes, must be {what}; check its name")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,12 +130,12 @@ def _read_text(path: Path) -> str:
         ) from None
 
 
-def _parse(text: str, path: Path) -> Document:
+def _parse(text: str, path: Path, what: str, remedy: str) -> Document:
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
         if node is None:
-            raise ConfigError(f"{path}: the file is empty, must be a policy; start from policies/reference.yaml")
+            raise ConfigError(f"{path}: the file is empty, must be {what}; {remedy}")
         index = _Index()
         index.walk(node, ())
         # A node is indexed before it is built, because building resolves the merge keys in place.
@@ -138,10 +143,8 @@ def _parse(text: str, path: Path) -> Document:
     finally:
         loader.dispose()
     if not isinstance(data, dict):
-        raise ConfigError(
-            f"{path}:1: the file holds a {type(data).__name__}, must be a mapping of keys to values; "
-            "start from policies/reference.yaml"
-        )
+        kind = type(data).__name__
+        raise ConfigError(f"{path}:1: the file holds a {kind}, must be a mapping of keys to values, {what}; {remedy}")
     return Document(data, index.lines, tuple(index.faults))
 
 

@@ -43,7 +43,7 @@ def load_policy(path: Path) -> Policy:
         ConfigError: The file cannot be read, or the policy is wrong. The message lists all problems, one a line:
             `file:line: field.path is VALUE, must be LIMIT; remedy`.
     """
-    document = read_document(path)
+    document = read_document(path, what="a policy", remedy="start from policies/reference.yaml")
     policy, faults = _validate(document.data)
     all_faults = [*document.faults, *faults]
     if policy is None or all_faults:

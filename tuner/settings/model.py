@@ -152,8 +152,9 @@ class HttpActuator(Section):
     """Where the settings are read and written."""
     forecast_url: str | None = Field(default=None, pattern=r"^https?://")
     """Where forecasts and the best window are sent, for schedulers that take them."""
-    mode_key: str = "mode"
-    """Key of the policy mode in the JSON."""
+    mode_key: str | None = Field(default="mode", min_length=1)
+    """Key of the policy mode in the JSON; null where the scheduler has no policy modes: then latency breaker and
+    degradation only watch, and say what they would do."""
     timeout_seconds: Seconds = Field(default=5.0, gt=0, le=60)
     """Deadline of one request."""
     token_file: str | None = None
@@ -215,6 +216,11 @@ class Policy(Section):
     forecast: ForecastSettings = Field(default_factory=ForecastSettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
     web: WebSettings = Field(default_factory=WebSettings)
+
+    @property
+    def has_modes(self) -> bool:
+        """Whether the scheduler has policy modes, which latency breaker and degradation set."""
+        return isinstance(self.actuator, HttpActuator) and self.actuator.mode_key is not None
 
     @property
     def mapped_metrics(self) -> Mapping[str, MetricMapping]:

@@ -154,7 +154,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     Raises:
         ConfigError: The file cannot be read, or is no file of rules.
     """
-    document = read_document(path)
+    document = read_document(path, what="a file of Prometheus rules", remedy="check its name")
     at: tuple[str | int, ...] = ("spec", "groups") if "spec" in document.data else ("groups",)
     spec = document.data.get("spec", document.data)
     groups = spec.get("groups") if isinstance(spec, dict) else None

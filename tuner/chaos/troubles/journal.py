@@ -184,7 +184,7 @@ def _truncate(path: Path) -> None:
 def _between(breaks: Callable[[Scene], Callable[[], None]]) -> Trouble:
     """Return a fault that begins when a write arrives at the scheduler: after its intent, before its receipt."""
 
-    def play(scene: Scene) -> None:
+    def act(scene: Scene) -> None:
         before = len(scene.refusals)
         mend: list[Callable[[], None]] = []
         scene.scheduler.at_put = lambda: mend.append(breaks(scene))
@@ -193,7 +193,7 @@ def _between(breaks: Callable[[Scene], Callable[[], None]]) -> Trouble:
             each()
         struck(before, len(scene.refusals))
 
-    return once(play)
+    return once(act)
 
 
 def _fill_until_told(scene: Scene) -> Callable[[], None]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from tuner.chaos.scene import ANSWER_WITHIN_SECONDS, Scene
+from tuner.chaos.scene import HASTY_SECONDS, Scene
 from tuner.chaos.troubles.moments import Break, Trouble, everywhere, failed, struck
 from tuner.chaos.wire import Reply
 
@@ -63,7 +63,10 @@ def _reset(name: str, value: float) -> float:
 
 METRICS: Final[Mapping[str, Trouble]] = {
     "metrics: gone": everywhere(_gone),
-    "metrics: hang": _answers(lambda reply: replace(reply, after_seconds=1.5 * ANSWER_WITHIN_SECONDS)),
+    "metrics: hang": everywhere(
+        _store(bend=lambda reply: replace(reply, after_seconds=1.5 * HASTY_SECONDS)),
+        answer_within_seconds=HASTY_SECONDS,
+    ),
     "metrics: server error": _answers(lambda _: Reply(status=503, body=b"overloaded")),
     "metrics: token refused": _answers(lambda _: Reply(status=401, body=b"token expired")),
     "metrics: redirect to a login page": _answers(lambda _: Reply(status=302, headers={"Location": "/login"})),
