@@ -99,7 +99,7 @@ LOAD: Final = Assumption(
 DECISION_COST: Final = Assumption(
     name="decision_cost",
     words="time that the scheduler takes to look at a task and a node, as a factor",
-    levels=(0.3, 1.0, 3.0, 10.0, 30.0),
+    levels=(0.1, 0.3, 1.0, 3.0, 10.0),
     usual=1.0,
     move=_scaled("decision_base_seconds", "decision_node_seconds", "decision_candidate_seconds"),
 )

@@ -126,7 +126,8 @@ DRIVERS: Final = (
     ),
     Driver(headline="cross_zone_gigabytes", assumption=assumptions.ZONES, claim=(-0.41,), words="-41 %"),
     Driver(headline="memory_latency_ratio", assumption=assumptions.REMOTE_MEMORY, claim=(-0.29,), words="-29 %"),
-    Driver(headline="abandonment_ratio", assumption=assumptions.PATIENCE, claim=(-0.67,), words="-67 %"),
+    Driver(headline="abandonment_ratio", assumption=assumptions.LOAD, claim=(-0.67,), words="-67 %"),
+    Driver(headline="abandonment_ratio", assumption=assumptions.PATIENCE, claim=(-0.67,), words="the same"),
 )
 """In the order of the source document. The latency of the quiet cluster and the hardware for equal work are left out:
 the workload is never quiet, and each point of the other takes a search of its own."""

@@ -1,8 +1,9 @@
 """The bad hour: what clocktuner does when things go wrong, in a second, smaller story of its own.
 
 Five things happen to a scheduler on a made-up load: a person edits a setting, somebody writes garbage into another,
-clocktuner itself is made to try a harmful change, a surge outruns the scheduler's decisions, and most nodes fail. Scheduler page, remote write, PromQL, writer, guard and cycle are those of the demonstration; only the
-load and the harmful proposal are planted.
+clocktuner itself is made to try a harmful change, a surge outruns the scheduler's decisions, and most nodes fail.
+Scheduler page, remote write, PromQL, writer, guard and cycle are those of the demonstration; only the load, the failure
+and the harmful proposal are planted.
 """
 
 from collections.abc import Iterator
