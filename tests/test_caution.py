@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.caution import Caution, counted, learned, opened, stepped, waited
+from tuner.caution import Caution, charge, counted, learned, opened, stepped, waited
 from tuner.judge.change_breaker import ChangeBreaker
 from tuner.judge.ladder import Doubt
 from tuner.judge.limits import MIN_TRUST
@@ -156,3 +156,12 @@ def test_a_twin_that_is_always_wrong_leads_to_observing_only_and_time_leads_back
     assert trust.ratio_at(3600.0 * 14) < MIN_TRUST
     assert trust.ratio_at(14 * 86_400.0) > MIN_TRUST
     assert math.isclose(trust.ratio_at(1e9), 0.5, abs_tol=0.01)
+
+
+def test_what_a_trial_cost_makes_the_breaker_rest_and_touches_nothing_else() -> None:
+    before = Caution(failures_in_row=1)
+    charged = charge(before, 6.0, at_seconds=1000.0, settings=SETTINGS)
+
+    assert charged.change_breaker.rests_until_seconds == 1600.0
+    assert charged.change_breaker.state is BreakerState.CLOSED
+    assert replace(charged, change_breaker=before.change_breaker) == before

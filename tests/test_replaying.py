@@ -35,6 +35,7 @@ OPENED = failed(
 )
 DOUBTED = step(Ladder(), [Doubt(rung=Rung.CAUTIOUS, cause="trust", sentence="trust is low")], at_seconds=NOW, good=True)
 OTHERS: dict[str, Any] = {
+    "region": 0.5,
     "disruptive_allowed": True,
     "forbidden": "paused by anna: rack work",
     "directions": {Role.BASE_SLICE: "up", Role.RESERVATION: "none"},

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tuner.errors import ActuatorUnavailable
-from tuner.judge.change_breaker import ChangeBreaker, elapsed, failed, harmed, proven
+from tuner.judge.change_breaker import ChangeBreaker, charged, elapsed, failed, harmed, proven
 from tuner.judge.ladder import Doubt, Ladder, freeze, step, thaw
 from tuner.settings.safety import ChangeBreakerSettings
 from tuner.values.safety import BreakerState, Rung
@@ -103,6 +103,16 @@ def learned(
         breaker = harmed(breaker, at_seconds=at, settings=settings, reason=look.reason)
     elif record.decision in (Step.PROMOTE, Step.KEEP, Step.ROLL_BACK) and began_at_seconds > breaker.opened_at_seconds:
         breaker = proven(breaker, at_seconds=at)
+    return replace(caution, change_breaker=breaker)
+
+
+def charge(
+    caution: Caution, cost_score_seconds: float, *, at_seconds: float, settings: ChangeBreakerSettings
+) -> Caution:
+    """Return it after a change was undone that had cost something while it was tried."""
+    breaker = charged(
+        caution.change_breaker, cost_score_seconds=cost_score_seconds, at_seconds=at_seconds, settings=settings
+    )
     return replace(caution, change_breaker=breaker)
 
 

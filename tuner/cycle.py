@@ -19,7 +19,7 @@ from tuner.apply.actuator import Actuator, Current
 from tuner.caution import counted, learned, opened, stepped, waited
 from tuner.control.holdback import value
 from tuner.draft import Draft, blind
-from tuner.errors import SourceUnavailable, TunerError
+from tuner.errors import JournalError, SourceUnavailable, TunerError
 from tuner.forecast.stage import Forecasting
 from tuner.judge.case import required_metrics
 from tuner.judge.ladder import doubts
@@ -275,7 +275,13 @@ class Cycle:
         settings = self._policy.change_breaker
         caution = learned(counted(before, record), record, began_at_seconds=draft.trial_began_at, settings=settings)
         self._notebook.memory = replace(self._notebook.memory, caution=caution)
-        self._journal.append(record, draft.inputs, states=self._states())
+        try:
+            self._journal.append(record, draft.inputs, states=self._states())
+        except JournalError:
+            # What the journal does not know was not decided: the next cycle begins from what it knows.
+            stored = self._journal.load_state(STATE_NAME)
+            self._notebook.memory = Memory() if stored is None else Memory.from_json(stored)
+            raise
         draft.stage_seconds["record"] = time.perf_counter() - started
         self._metrics.update(
             record,

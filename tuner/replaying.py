@@ -26,6 +26,7 @@ from tuner.values.stages import CycleRecord, Proposal, Verdict
 _LENGTH = struct.Struct(">I")
 
 _GUARDED: Final = (
+    "region",
     "disruptive_allowed",
     "forbidden",
     "directions",

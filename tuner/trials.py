@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from tuner.memory import OnTrial
-from tuner.settings.model import Policy
+from tuner.settings.model import Policy, VerifySettings
 from tuner.twin.calibration import SPACING_SECONDS, Calibrator
 from tuner.twin.counterfactual import counterfactual
 from tuner.twin.workload import HORIZON_SECONDS
@@ -28,6 +28,10 @@ ANCHORS: Final = 12
 
 HOLD_BACK_PAIRS: Final = 2
 """Pairs of a hold-back: tuned, untouched, untouched, tuned, so that an even drift drops out."""
+
+PROBE_PAIRS: Final = 2
+"""Pairs of a trial while the twin is not proven, for the same reason: enough to tell the way of a change that matters,
+and short enough that it costs little where that is the wrong one."""
 
 _NEVER: Final = 1e-9
 """Chance of a false promotion that a hold-back takes: it promotes nothing, whatever it shows."""
@@ -67,7 +71,10 @@ def begin(
         trial = _before_after(receipt, proposal, calibrator, policy)
     else:
         past = _past_legs(observation, policy, steady_since_seconds=steady_since_seconds)
-        trial = _switchback(receipt, proposal, observation, policy, past=past, alpha=alpha)
+        allowance = allowed_cost(policy.verify, calibrator.region_ratio)
+        if np.isfinite(allowance):
+            policy = _with_pairs(policy, min(PROBE_PAIRS, policy.verify.max_pairs))
+        trial = _switchback(receipt, proposal, observation, policy, past=past, alpha=alpha, allowance=allowance)
     return OnTrial(
         trial=trial,
         parameters=calibrator.parameters(observation.at_seconds),
@@ -98,7 +105,7 @@ def hold_back(
         instance: Identity of the scheduler's process.
         steady_since_seconds: Since when the tuned setting was in force.
     """
-    twice = policy.model_copy(update={"verify": policy.verify.model_copy(update={"max_pairs": HOLD_BACK_PAIRS})})
+    twice = _with_pairs(policy, HOLD_BACK_PAIRS)
     past = _past_legs(observation, twice, steady_since_seconds=steady_since_seconds)
     return OnTrial(
         trial=_switchback(receipt, None, observation, twice, past=past, alpha=_NEVER),
@@ -113,6 +120,43 @@ def hold_back(
 def hold_back_seconds(policy: Policy) -> float:
     """Return how long the untouched setting is in force in a hold-back, for the share of time that is wanted."""
     return policy.verify.wash_out_seconds + HOLD_BACK_PAIRS * policy.verify.leg_seconds
+
+
+def shown(on_trial: OnTrial, verification: Verification) -> tuple[float, float]:
+    """Return the score that a trial has shown, and its standard error: that by which it was decided."""
+    trial = on_trial.trial
+    if isinstance(trial, Switchback) and trial.unproven and trial.pairs:
+        seen = switchback.witnessed(trial)
+        return seen.mean, seen.error
+    return verification.observed_score, verification.score_error
+
+
+def _with_pairs(policy: Policy, pairs: int) -> Policy:
+    return policy.model_copy(update={"verify": policy.verify.model_copy(update={"max_pairs": pairs})})
+
+
+def allowed_cost(terms: VerifySettings, region: float) -> float:
+    """Return what it may cost to try a change, in score times seconds: harm for a leg, and more the more is proven.
+
+    Args:
+        terms: What harm is, and how long a leg.
+        region: The trust region, over 0 and up to 1. For a twin that has earned full steps there is no limit, which is
+            NaN: the comparison takes the time that it needs.
+    """
+    return terms.harm_ratio * terms.leg_seconds / (1.0 - region) if region < 1.0 else np.nan
+
+
+def cost(on_trial: OnTrial, *, at_seconds: float) -> float:
+    """Return what it may have cost to try a change that was undone, in score times seconds.
+
+    That is what was measured, but at least what it would be had the change done the opposite of what was promised, for
+    as long as it was in force: a short measurement is mostly noise, and a twin that is wrong is wrong by as much as it
+    promises.
+    """
+    trial = on_trial.trial
+    seconds = trial.tried_seconds if isinstance(trial, Switchback) else at_seconds - on_trial.began_at_seconds
+    measured = trial.cost if isinstance(trial, Switchback) else np.nan
+    return float(np.fmax(measured, abs(trial.expected_score) * seconds))
 
 
 def worth(on_trial: OnTrial) -> tuple[float, ...]:
@@ -198,6 +242,7 @@ def _switchback(
     *,
     past: FloatArray,
     alpha: float,
+    allowance: float = np.nan,
 ) -> Switchback:
     weights = policy.weights()
     newest = None
@@ -218,6 +263,7 @@ def _switchback(
         alpha=alpha,
         first_before=newest,
         noise=legs.neighbours(past, weights=weights),
+        allowance=allowance,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from tuner.caution import charge
 from tuner.control.holdback import hold_back as span_at
 from tuner.control.holdback import value
 from tuner.control.maintenance import Span, closed_between
@@ -16,7 +17,7 @@ from tuner.people import People
 from tuner.record.journal import Journal
 from tuner.settings.model import Policy, TunerMode
 from tuner.standing import Standing
-from tuner.trials import begin, hold_back, hold_back_seconds, look, switched, turn, verify, worth
+from tuner.trials import begin, cost, hold_back, hold_back_seconds, look, shown, switched, turn, verify, worth
 from tuner.twin.calibration import Calibrator
 from tuner.twin.residual import displacement
 from tuner.values.knobs import KnobValues
@@ -200,6 +201,10 @@ class Trying:
         if verification.step is not Step.ROLL_BACK:
             searches = replace(searches, context=(), fruitless=0)
         searches = replace(searches, changed_at_seconds=draft.at_seconds)
+        caution = self._notebook.memory.caution
+        if verification.step is Step.ROLL_BACK:
+            spent, settings = cost(on_trial, at_seconds=draft.at_seconds), self._policy.change_breaker
+            caution = charge(caution, spent, at_seconds=draft.at_seconds, settings=settings)
         self._writer.update(changed_at_seconds=draft.at_seconds)
         if verification.step is Step.PROMOTE:
             self._writer.update(known_good=trial.after)
@@ -211,16 +216,21 @@ class Trying:
                 verification.harm and math.isnan(verification.observed_score),
                 self._policy.verify.harm_ratio,
             )
+            observed, noise = shown(on_trial, verification)
             self._calibrator.realised(
                 verification.expected_score,
-                harm if unmeasured else verification.observed_score,
-                noise=harm / 2 if unmeasured else verification.score_error,
+                harm if unmeasured else observed,
+                noise=harm / 2 if unmeasured else noise,
                 twin_score=float(sum_terms(trial.expected_terms)),
                 moved=displacement(trial.before, trial.after, self._policy.knob_specs()).tolist(),
                 context=on_trial.context,
             )
         return replace(
-            self._notebook.memory, on_trial=None, searches=searches, spent=self._spent(on_trial, verification)
+            self._notebook.memory,
+            on_trial=None,
+            searches=searches,
+            caution=caution,
+            spent=self._spent(on_trial, verification),
         )
 
     def _spent(self, on_trial: OnTrial, verification: Verification) -> tuple[Spending, ...]:

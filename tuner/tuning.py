@@ -174,6 +174,7 @@ class Tuning:
             warm_starts=tuple(dict.fromkeys(known)),
             trust=reach(
                 self._calibrator.trust_ratio,
+                region=self._calibrator.region_ratio,
                 ladder=self._notebook.memory.caution.ladder,
                 change_breaker=self._notebook.memory.caution.change_breaker,
             ),
@@ -205,6 +206,7 @@ class Tuning:
             settings=self._policy.cycle,
             tuner_mode=self._policy.mode,
             trust=self._calibrator.trust_ratio,
+            region=self._calibrator.region_ratio,
             max_clock_skew_seconds=self._policy.source.max_clock_skew_seconds,
             last_change_at_seconds=None if math.isnan(changed) else changed,
             on_trial=None if on_trial is None else on_trial.trial.change_cycle_id,

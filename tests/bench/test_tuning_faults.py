@@ -23,7 +23,7 @@ from tuner.bench.faults import (
 from tuner.bench.gaps import Spread
 from tuner.bench.remembered import Remembered
 from tuner.bench.replays import Outcome, replay
-from tuner.bench.safety import worst_ratio
+from tuner.bench.safety import mean_ratio, worst_ratio
 from tuner.bench.selection import Arms
 from tuner.bench.sidecar import Clocktuner, MinuteSource, policy_for
 from tuner.bench.tuners import Site
@@ -202,6 +202,7 @@ def test_the_worst_case_of_each_arm_counts_and_one_that_is_not_known_is_not_pass
 
     for scores in (Outcomes.scores, Outcomes.window_scores):
         assert worst_ratio(found, "wrong_twin_x3", scores) == pytest.approx(math.exp(0.05))
+        assert mean_ratio(found, "wrong_twin_sign", scores) == pytest.approx(math.exp(0.03))
         assert worst_ratio(found, "wrong_twin_sign", scores) == pytest.approx(math.exp(0.03))
         assert worst_ratio(found, "missing_metrics", scores) == 1.0
         assert math.isnan(worst_ratio([*found, _single()], "missing_metrics", scores))
@@ -249,23 +250,26 @@ def test_arms_with_something_wrong_are_compared_with_untouched_on_every_seed(lab
     assert recommended.scores("wrong_twin_sign") == (0.0, 0.0)
 
 
+KINDS = ("ratio", "window_ratio")
+
+
 @pytest.mark.usefixtures("planted")
 def test_the_safety_arms_alone_give_their_figures_and_go_on_where_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tuning, "_makers", lambda *_, **__: {"small": lambda seed: small(seed, minutes=20)})
 
-    def run() -> Any:
-        return tuning.run(
-            trace=None, trace_format="csv", seeds=2, quick=True, cache=tmp_path / "cache", arms=Arms.SAFETY
-        )
-
-    first, again = run(), run()
+    first, again = (_safety(tmp_path, seeds=2) for _ in range(2))
 
     assert set(first.figures) == {
-        f"tuning_worst_{kind}_{arm}" for kind in ("ratio", "window_ratio") for arm in FAULT_ARMS
+        f"tuning_{bound}_{kind}_{arm}" for bound in ("mean", "worst") for kind in KINDS for arm in FAULT_ARMS
     }
     assert first.figures == again.figures
     assert again.setting["replays_made"] == 0
+    assert set(first.goals) == {f"tuning_worst_{kind}_{arm}" for kind in KINDS for arm in FAULT_ARMS}
     assert all(not goal.met_by(first.figures[name]) for name, goal in first.goals.items())
     assert "cost against untouched" in capsys.readouterr().out
+
+
+def _safety(folder: Path, *, seeds: int) -> Any:
+    return tuning.run(trace=None, trace_format="csv", seeds=seeds, quick=True, cache=folder / "cache", arms=Arms.SAFETY)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.readings import NOW
-from tuner.judge.change_breaker import ChangeBreaker, elapsed, failed, harmed, proven
+from tuner.judge.change_breaker import ChangeBreaker, charged, elapsed, failed, harmed, proven, resting_seconds
 from tuner.record.encoding import decode, encode
 from tuner.settings.safety import ChangeBreakerSettings
 from tuner.values.safety import BreakerState
@@ -189,3 +189,44 @@ def test_it_is_never_closed_with_as_many_harms_within_a_day_as_open_it(story: li
         if does_harm:
             breaker = harm(breaker, at)
             assert breaker.state is OPEN or len(breaker.harms) < SETTINGS.harmful_changes
+
+
+def charge(breaker: ChangeBreaker, cost: float, at: float) -> ChangeBreaker:
+    return charged(breaker, cost_score_seconds=cost, at_seconds=at, settings=SETTINGS)
+
+
+def test_it_rests_until_the_cost_of_a_failed_trial_is_one_per_cent_of_the_time() -> None:
+    # 10 % worse for 15 min.
+    breaker = charge(ChangeBreaker(), 0.1 * 900, NOW)
+
+    assert resting_seconds(breaker, at_seconds=NOW) == pytest.approx(9000.0)
+    assert resting_seconds(breaker, at_seconds=NOW + 8999.0) == pytest.approx(1.0)
+    assert resting_seconds(breaker, at_seconds=NOW + 9001.0) == 0.0
+    assert breaker.state is CLOSED
+    assert "cost as much as 150 min at a score 1 % worse" in breaker.rest_reason
+
+
+@pytest.mark.parametrize("cost", [0.0, -30.0, math.nan])
+def test_what_cost_nothing_gives_no_rest(cost: float) -> None:
+    assert charge(ChangeBreaker(), cost, NOW) == ChangeBreaker()
+    assert resting_seconds(ChangeBreaker(), at_seconds=NOW) == 0.0
+
+
+@given(
+    costs=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=20), pauses=st.lists(st.floats(0.0, 600.0), min_size=20)
+)
+def test_trials_that_fail_never_cost_more_than_their_share_of_the_time(costs: list[float], pauses: list[float]) -> None:
+    breaker, at = ChangeBreaker(), NOW
+    for cost, pause in zip(costs, pauses, strict=False):
+        at += resting_seconds(breaker, at_seconds=at) + pause
+        breaker = charge(breaker, cost, at)
+    over = at + resting_seconds(breaker, at_seconds=at)
+
+    assert sum(costs) <= SETTINGS.max_cost_ratio * (over - NOW) + 1e-6
+
+
+def test_a_rest_is_never_longer_than_the_longest_cool_down_and_survives_a_restart() -> None:
+    breaker = charge(ChangeBreaker(), 1e6, NOW)
+
+    assert resting_seconds(breaker, at_seconds=NOW) == SETTINGS.max_cool_down_seconds
+    assert decode(ChangeBreaker, encode(breaker)) == breaker

@@ -113,6 +113,7 @@ CAUTIOUS = Ladder(
     rung=Rung.CAUTIOUS, causes=("trust",), since_seconds=NOW, reason="trust is 0.20, at least 0.25 needed"
 )
 HALF_OPEN = ChangeBreaker(state=BreakerState.HALF_OPEN, harms=(NOW,), opened_at_seconds=NOW, cool_down_seconds=3600.0)
+RESTING = ChangeBreaker(rests_until_seconds=NOW + 600.0, rest_reason="it was dear")
 HUGE = KnobValues(((Role.BASE_SLICE, NAN), *MIDDLE.items_[1:]))
 
 # Guard, case, whether it passes, and a part of its sentence.
@@ -261,12 +262,21 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.ladder, case(ladder=Ladder(rung=Rung.CAUTIOUS, reason="low trust")), True, "is cautious: low trust"),
     (guards.ladder, case(ladder=Ladder(rung=Rung.OBSERVE_ONLY, reason="blind")), False, "is observe_only: blind"),
     (guards.ladder, case(ladder=freeze(Ladder(), "contested", at_seconds=NOW)), False, "is frozen: contested"),
+    (guards.trust, case(region=0.5), True, "searches look only 0.50 of a full step far"),
     (guards.change_breaker, case(), True, "the change breaker is closed"),
     (
         guards.change_breaker,
         case(change_breaker=ChangeBreaker(state=BreakerState.OPEN, reason="3 changes did harm")),
         False,
         "the change breaker is open: 3 changes did harm",
+    ),
+    (guards.change_breaker, case(change_breaker=RESTING), False, "rests for another 600 s: it was dear"),
+    (guards.change_breaker, case(change_breaker=replace(RESTING, rests_until_seconds=NOW)), True, "is closed"),
+    (
+        guards.change_breaker,
+        case(change_breaker=replace(HALF_OPEN, rests_until_seconds=NOW + 9.0)),
+        False,
+        "another 9 s",
     ),
     (guards.change_breaker, case(change_breaker=HALF_OPEN), False, "moves by 2 steps, at most 1 allowed"),
     (

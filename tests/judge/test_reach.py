@@ -31,6 +31,14 @@ def test_doubt_and_harm_shorten_the_reach(rung: Rung, state: BreakerState, expec
     assert reach(0.6, ladder=Ladder(rung=rung), change_breaker=ChangeBreaker(state=state)) == expected
 
 
+def test_the_trust_region_shortens_the_reach_and_a_half_open_breaker_leaves_one_step() -> None:
+    closed, half_open = (ChangeBreaker(state=state) for state in (BreakerState.CLOSED, BreakerState.HALF_OPEN))
+
+    assert reach(0.6, region=0.5, ladder=Ladder(), change_breaker=closed) == 0.3
+    assert reach(0.6, region=0.5, ladder=Ladder(rung=Rung.CAUTIOUS), change_breaker=closed) == 0.15
+    assert reach(0.6, region=0.5, ladder=Ladder(), change_breaker=half_open) == 1e-9
+
+
 @given(
     rung=st.sampled_from(list(Rung)),
     state=st.sampled_from(list(BreakerState)),

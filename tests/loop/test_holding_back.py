@@ -28,8 +28,7 @@ def test_the_untouched_setting_comes_back_for_a_share_of_the_time_and_is_compare
         tuned(world)
         began = world.until("hold_back")
         during = world.in_force
-        records = world.cycles(12)
-        over = next(record for record in records if record.decision == "hold_back")
+        over = world.until("hold_back", most=12)
 
         assert began.receipt is not None
         assert during[Role.BASE_SLICE] == 0.115

@@ -80,7 +80,9 @@ def test_a_change_is_found_made_watched_and_settled_and_every_cycle_says_why(wor
     assert applied.receipt is not None
     assert applied.receipt.before == before
     assert during == applied.proposal.candidate != before
-    assert all(finding.passed for finding in applied.verdict.findings)  # type: ignore[union-attr]
+    assert applied.verdict is not None
+    assert all(finding.passed for finding in applied.verdict.findings)
+    assert any("searches look only 0.50 of a full step far" in finding.sentence for finding in applied.verdict.findings)
     assert settled.verification is not None
     assert settled.verification.change_cycle_id == applied.cycle_id
     assert world.in_force == (before if settled.decision == Step.ROLL_BACK else during)
@@ -227,6 +229,10 @@ def test_a_change_that_does_harm_is_undone(tmp_path: Path, monkeypatch: pytest.M
         assert settled.verification.observed_score > 0.05
         assert world.in_force == before
         assert settled.cycle_id - applied.cycle_id <= 8
+
+        after = world.cycles(4)
+        assert all(record.decision != Decision.APPLY for record in after)
+        assert any("the change breaker rests for another" in record.reason for record in after)
 
 
 def test_a_person_who_edits_the_scheduler_is_never_overruled(

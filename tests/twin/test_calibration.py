@@ -51,7 +51,7 @@ def planted(
 @compiled
 @pytest.mark.parametrize(
     ("name", "factor"),
-    [("switch_seconds", 2.0), ("decision_seconds", 3.0), ("pause_seconds", 2.0), ("foresight_seconds", 2.5)],
+    [("switch_seconds", 2.0), ("decision_seconds", 3.0), ("pause_seconds", 2.0), ("cold_floor_ratio", 2.5)],
 )
 def test_recovers_planted_parameters(
     make_scenarios: Callable[..., Scenarios], grid: FloatArray, name: str, factor: float
@@ -82,6 +82,35 @@ def test_what_cannot_be_told_stays_at_its_prior_with_its_spread(
     place = PARAMETER_NAMES.index("switch_seconds")
     assert found.log_values[place] == pytest.approx(PRIOR[place], abs=0.05)
     assert found.log_errors[place] > 0.9 * SPREAD[place]
+
+
+@compiled
+def test_a_change_tells_a_parameter_from_the_drift_of_the_day(
+    make_scenarios: Callable[..., Scenarios], grid: FloatArray
+) -> None:
+    truth = PRIOR.copy()
+    place = PARAMETER_NAMES.index("switch_seconds")
+    truth[place] += np.log(2.0)
+    memory = planted(make_scenarios, grid, truth)
+    # What physics does not know doubles in an hour, as slowly as loads do.
+    for record in memory.records:
+        record.observed[OVERHEAD] *= np.exp2(record.at_seconds / 3600.0)
+
+    assert fit(memory, PRIOR, iterations=12).log_values[place] == pytest.approx(truth[place], abs=0.35)
+
+
+@compiled
+def test_levels_of_what_is_erratic_are_believed_less(
+    make_scenarios: Callable[..., Scenarios], grid: FloatArray
+) -> None:
+    steady, erratic = planted(make_scenarios, grid, PRIOR), planted(make_scenarios, grid, PRIOR)
+    for index in range(len(grid)):
+        steady.records[index].observed[WAIT] = 30.0
+        erratic.records[index].observed[WAIT] = 30.0 * 8.0 ** (-1.0) ** index
+
+    one, other = fit(steady, PRIOR, iterations=1), fit(erratic, PRIOR, iterations=1)
+
+    assert other.level_errors[WAIT] > 1.5 * one.level_errors[WAIT]
 
 
 def test_a_single_step_of_the_fit_on_a_single_interval_is_finite(make_observation: MakeObservation) -> None:

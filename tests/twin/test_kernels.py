@@ -39,8 +39,8 @@ def test_parameters_stand_where_the_kernels_look_for_them() -> None:
         kernels.DECISION_TASK,
         kernels.PAUSE,
         kernels.MODELS,
-        kernels.WARM_SHARE,
-        kernels.FORESIGHT,
+        kernels.COLD_FLOOR,
+        kernels.GANG_DEMAND,
         kernels.UNUSABLE,
         kernels.TRAINING_STRETCH,
         kernels.INFERENCE_STRETCH,
@@ -52,10 +52,14 @@ def test_parameters_stand_where_the_kernels_look_for_them() -> None:
         kernels.SLOWDOWN,
         kernels.TRAINING_USEFUL,
         kernels.CROWDING,
+        kernels.CROWDED_OUT,
+        kernels.SLACK,
     ]
 
     assert places == list(range(len(PARAMETER_NAMES)))
     assert PARAMETER_NAMES[kernels.SLOWDOWN] == "slowdown_share"
+    assert PARAMETER_NAMES[kernels.COLD_FLOOR] == "cold_floor_ratio"
+    assert PARAMETER_NAMES[kernels.SLACK] == "slack_ratio"
     assert PARAMETER_NAMES[kernels.UNUSABLE] == "unusable_share"
     assert PARAMETER_NAMES[kernels.TRAINING_PATIENCE] == "training_patience_seconds"
 
@@ -153,26 +157,83 @@ def test_models_are_forgotten_as_the_mixture_of_exponentials_says() -> None:
     rates = generator.exponential(2.0 / 20.0, 200_000)
     # An arrival chooses a model in proportion to its rate, and finds it cold if it had none within the window.
     cold_expected = (rates * np.exp(-rates * 60.0)).sum() / rates.sum()
-    warm_expected = 1.0 - np.exp(-rates * 60.0).mean()
 
-    cold, displaced = kernels.warm(
-        2.0, knobs(window=60.0), theta(model_count=20.0, warm_share=0.1, foresight_seconds=1e9)
-    )
+    cold = kernels.chilled(2.0, knobs(window=60.0), theta(model_count=20.0, cold_floor_ratio=1e-9))
 
     assert cold == pytest.approx(cold_expected, rel=0.05)
-    assert displaced == pytest.approx(0.1 * warm_expected, rel=0.02)
 
 
-def test_a_longer_window_forgets_less_and_displaces_more() -> None:
-    short, long = kernels.warm(2.0, knobs(window=600.0), theta()), kernels.warm(2.0, knobs(window=1200.0), theta())
+def test_a_longer_window_forgets_less_down_to_a_floor() -> None:
+    known = theta(cold_floor_ratio=0.03)
+    short, long, longest = (kernels.chilled(2.0, knobs(window=window), known) for window in (60.0, 600.0, 1e9))
 
-    assert long[1] > short[1]
-    perfect = theta(foresight_seconds=1e12)
-    assert kernels.warm(2.0, knobs(window=1200.0), perfect)[0] < kernels.warm(2.0, knobs(window=600.0), perfect)[0]
+    assert short > long > longest
+    assert longest == pytest.approx(0.03)
 
 
 def test_an_absent_window_is_without_effect() -> None:
-    assert kernels.warm(2.0, knobs(window=np.nan), theta()) == (0.0, 0.0)
+    assert kernels.chilled(2.0, knobs(window=np.nan), theta()) == 0.0
+
+
+def test_the_more_training_asks_for_the_more_of_it_is_gangs() -> None:
+    small, middle, large = (kernels.shared_part(demand, theta()) for demand in (0.5, 1.5, 12.0))
+
+    assert small[0] > 0.85
+    assert middle[0] == pytest.approx(0.5)
+    assert large[0] < 0.02
+    # By number, tasks that share are at least as common as by what they hold.
+    assert all(count >= share for share, count in (small, middle, large))
+
+
+TASKS = np.array([0.0, 1.0, 20.0, 20.0, 10.0])
+DEMAND = np.array([0.0, 8.0, 8.0, 0.25, 0.25])
+WAITING = np.array([0.0, 0.0, 30.0, 0.0, 0.0])
+NOBODY = np.zeros(5)
+
+
+def test_gangs_that_wait_show_how_much_they_can_use() -> None:
+    gangs = (1.0 - kernels.shared_part(8.0, theta())[0]) * 21.0 * 8.0
+
+    quiet = kernels.usable_by_gangs(TASKS, NOBODY, DEMAND, 300.0, 240.0, 240.0, 0.4, theta(unusable_share=0.05))
+    crowded = kernels.usable_by_gangs(TASKS, WAITING, DEMAND, 300.0, 240.0, 240.0, 0.4, theta(unusable_share=0.05))
+
+    assert quiet == pytest.approx(0.95 * 240.0)
+    assert gangs < crowded < quiet
+
+
+def test_a_reserve_that_opens_goes_to_gangs_and_one_that_grows_takes_in_proportion() -> None:
+    now, more, less = (
+        kernels.usable_by_gangs(TASKS, WAITING, DEMAND, 300.0, 240.0, ceiling, 0.4, theta(unusable_share=0.05))
+        for ceiling in (240.0, 260.0, 180.0)
+    )
+
+    assert more - now == pytest.approx(0.95 * 20.0)
+    assert less == pytest.approx(0.75 * now)
+
+
+def test_waiting_gangs_leave_requests_little_more_than_they_hold() -> None:
+    known = theta(slack_ratio=0.25)
+
+    assert kernels.taken_by_gangs(TASKS, NOBODY, DEMAND, 300.0, 240.0, 0.4, known) == 0.0
+    taken = kernels.taken_by_gangs(TASKS, WAITING, DEMAND, 300.0, 240.0, 0.4, known)
+    share, count = kernels.shared_part(8.0, known)
+    pool = 240.0 - (1.0 - share) * 168.0
+    kept = (20.0 + count * 21.0 * pool / (pool + 60.0)) * 0.4 * 1.25
+    assert taken == pytest.approx((pool - kept) * kernels.pressure(count, WAITING))
+
+
+def test_pressure_rises_with_the_gangs_that_wait() -> None:
+    none, one, many = (kernels.pressure(0.5, np.array([0.0, 0.0, waits, 5.0, 5.0])) for waits in (0.0, 2.0, 200.0))
+
+    assert (none, one) == (0.0, 0.5)
+    assert many > 0.98
+
+
+def test_quantiles_are_those_of_recent_windows_in_the_mean() -> None:
+    calm, jam = np.tile(part(low=1.0), (10, 1)), np.tile(part(low=61.0), (10, 1))
+
+    assert kernels.recent_quantile(np.concatenate([calm, calm, jam]), 30.0, 1) == pytest.approx(21.0, rel=1e-3)
+    assert kernels.recent_quantile(calm[:3], 30.0, 1) == pytest.approx(1.0, rel=1e-3)
 
 
 def part(*, low: float = 0.0, width: float = 0.0, probability: float = 0.0, excess: float = 0.0) -> FloatArray:

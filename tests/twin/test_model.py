@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tuner.bench.twin_cells import crowd
 from tuner.twin.model import evaluate, from_started_log, out_of_range, started_log, warm_up
 from tuner.twin.parameters import PARAMETER_COUNT, PARAMETER_NAMES, PRIOR, TwinParameters
 from tuner.twin.workload import Scenarios, joined
@@ -98,7 +99,7 @@ def test_a_longer_slice_never_switches_more(
 ) -> None:
     scenarios = make_scenarios(arrivals_per_second=np.array([0.1, 0.004, rate]))
     short, long = (
-        one(scenarios, "switch_overhead_ratio", knobs=setting(base_slice=value), pause_seconds=1e-5, warm_share=1e-4)
+        one(scenarios, "switch_overhead_ratio", knobs=setting(base_slice=value), pause_seconds=1e-5)
         for value in (low, low * factor)
     )
 
@@ -125,10 +126,55 @@ def test_a_longer_period_never_decides_sooner_nor_pauses_more(
 
 def test_a_larger_reserve_lets_open_work_wait_longer_and_leaves_more_idle(make_scenarios: MakeScenarios) -> None:
     scenarios = make_scenarios(waiting_tasks=np.array([0.0, 6.0, 0.0]))
-    small, large = setting(reserve=0.15), setting(reserve=0.30)
+    now = replace(certain(), knobs=MIDDLE[0])
+    small, large = evaluate(np.concatenate([setting(reserve=0.15), setting(reserve=0.30)]), scenarios, now)[:, 0]
 
-    assert one(scenarios, "pending_demand_ratio", knobs=large) > one(scenarios, "pending_demand_ratio", knobs=small)
-    assert one(scenarios, "resource_idle_ratio", knobs=large) > one(scenarios, "resource_idle_ratio", knobs=small)
+    for name in ("pending_demand_ratio", "resource_idle_ratio"):
+        assert large[METRIC_INDEX[name]] > small[METRIC_INDEX[name]]
+
+
+def test_a_larger_reserve_spares_protected_work_the_company_of_others(make_scenarios: MakeScenarios) -> None:
+    now = replace(certain(), knobs=MIDDLE[0])
+    candidates = np.concatenate([setting(reserve=value) for value in (0.1, 0.2, 0.4)])
+
+    waits = evaluate(candidates, make_scenarios(), now)[:, 0, METRIC_INDEX["high_priority_wait_seconds"]]
+
+    assert waits[0] > waits[1] > waits[2]
+
+
+def test_training_that_shares_loses_time_to_switching(make_scenarios: MakeScenarios) -> None:
+    scenarios = make_scenarios(
+        arrivals_per_second=np.array([0.0, 0.05, 0.0]),
+        demand_accelerators=np.array([0.0, 0.7, 0.25]),
+        running_tasks=np.array([0.0, 60.0, 0.0]),
+        high_share_ratio=0.0,
+    )
+    quick = {"pause_seconds": 1e-5, "switch_seconds": 0.005}
+
+    short, long = (
+        one(scenarios, "switch_overhead_ratio", knobs=setting(base_slice=value), **quick) for value in (0.05, 0.2)
+    )
+
+    assert short > 3.0 * long > 0.0
+
+
+def test_the_cost_of_a_call_does_not_grow_with_tasks_or_nodes() -> None:
+    small, large = crowd(nodes=64, tasks=3_500), crowd(nodes=10_000, tasks=500_000)
+
+    # All that the kernels walk over are these arrays, and scratch of the size of steps and groups.
+    assert {name: array.shape for name, array in small.to_arrays().items()} == {
+        name: array.shape for name, array in large.to_arrays().items()
+    }
+
+
+def test_a_cluster_a_hundred_times_larger_at_the_same_load_shows_the_same_shares() -> None:
+    small, large = (
+        evaluate(MIDDLE, crowd(nodes=nodes, tasks=50 * nodes), certain(decision_task_seconds=1e-7))[0, 2]
+        for nodes in (100, 10_000)
+    )
+
+    for name in ("resource_idle_ratio", "accelerator_utilization_ratio", "switch_overhead_ratio"):
+        assert large[METRIC_INDEX[name]] == pytest.approx(small[METRIC_INDEX[name]], rel=0.05)
 
 
 def test_latency_is_the_period_and_the_decision_while_decisions_are_quick(make_scenarios: MakeScenarios) -> None:
@@ -176,7 +222,7 @@ def test_a_queue_waits_as_long_as_it_took_to_arrive(make_scenarios: MakeScenario
         "queue_wait_seconds",
         burstiness=0.1,
         unusable_share=0.05,
-        warm_share=1e-4,
+        gang_demand_accelerators=0.2,
         pause_seconds=1e-5,
         training_patience_seconds=1e6,
     )
@@ -290,6 +336,21 @@ def test_flags_candidates_and_loads_beyond_what_was_observed(make_scenarios: Mak
     assert out_of_range(candidates, usual, TwinParameters()).all()
 
 
-def test_warming_up_twice_does_no_harm() -> None:
+def test_warming_up_twice_does_no_harm(make_scenarios: MakeScenarios) -> None:
+    scenarios, parameters = make_scenarios(), TwinParameters()
+    before = evaluate(MIDDLE, scenarios, parameters)
+
     warm_up()
     warm_up()
+
+    np.testing.assert_array_equal(evaluate(MIDDLE, scenarios, parameters), before)
+
+
+def test_a_setting_until_now_that_is_not_known_is_taken_to_be_the_candidate(make_scenarios: MakeScenarios) -> None:
+    scenarios = make_scenarios(waiting_tasks=np.array([0.0, 6.0, 0.0]))
+    candidate = setting(reserve=0.3)
+
+    unknown = evaluate(candidate, scenarios, certain())
+    known = evaluate(candidate, scenarios, replace(certain(), knobs=candidate[0]))
+
+    assert np.nan_to_num(unknown) == pytest.approx(np.nan_to_num(known))

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.twin.parameters import HIGH, LOW, PARAMETERS, PRIOR, TwinParameters
+from tuner.twin.parameters import HIGH, LOW, PARAMETERS, PRIOR, SPREAD, TwinParameters
 
+UNITS = ("_seconds", "_ratio", "_share", "_count", "_stretch", "_accelerators", "_exponent", "burstiness")
 numbers = st.floats(-20.0, 20.0)
 
 
 def test_every_prior_lies_within_its_bounds_and_names_its_unit() -> None:
     assert ((LOW < PRIOR) & (PRIOR < HIGH)).all()
     for spec in PARAMETERS:
-        assert spec.name.endswith(("_seconds", "_ratio", "_share", "_count", "_stretch", "burstiness"))
+        assert spec.name.endswith(UNITS)
         assert spec.spread > 0
         assert spec.summary.endswith(".")
 
@@ -67,3 +68,13 @@ def test_refuses_vectors_that_cannot_be(change: dict[str, object], message: str)
 def test_gives_values_in_their_unit() -> None:
     assert TwinParameters().value("switch_seconds") == pytest.approx(0.004)
     assert math.isclose(math.log(TwinParameters().value("burstiness")), PRIOR[12])
+
+
+def test_says_which_parameters_are_as_assumed() -> None:
+    errors = SPREAD.copy()
+    errors[[0, 3]] *= 0.5
+
+    told = {spec.name for spec in PARAMETERS} - set(replace(TwinParameters(), log_errors=errors).untold)
+
+    assert told == {PARAMETERS[0].name, PARAMETERS[3].name}
+    assert len(TwinParameters().untold) == len(PARAMETERS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.twin.trust import HALF_LIFE_SECONDS, MEMORY, Evidence, Trust
+from tuner.twin.trust import HALF_LIFE_SECONDS, LEAST_REGION, MEMORY, UNPROVEN_REGION, Evidence, Trust
 
 scores = st.floats(-0.5, 0.5)
 trials = st.builds(
@@ -53,6 +53,39 @@ def test_what_cannot_be_told_from_nothing_counts_half_and_the_unknown_not_at_all
 
 def test_a_measurement_without_an_error_counts_in_full() -> None:
     assert Trust().realised(-0.05, 0.002, noise=math.nan) == pytest.approx(2.0 / 5.0)
+
+
+AGREES, DISAGREES, WEAKLY, NOTHING = (-0.1, -0.05), (-0.1, 0.05), (-0.1, -0.005), (-0.1, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("results", "region"),
+    [
+        ([], UNPROVEN_REGION),
+        ([AGREES], 2 * UNPROVEN_REGION),
+        ([AGREES] * 5, 1.0),
+        ([DISAGREES], UNPROVEN_REGION / 2),
+        ([AGREES] * 5 + [DISAGREES], 0.5),
+        ([DISAGREES] * 20, LEAST_REGION),
+        ([DISAGREES] * 20 + [AGREES] * 5, 1.0),
+        # Too little to grow by, but the right way.
+        ([WEAKLY], UNPROVEN_REGION),
+        # What was not seen to go the promised way was not worth its step.
+        ([NOTHING], UNPROVEN_REGION / 2),
+    ],
+)
+def test_the_region_doubles_with_what_came_true_and_halves_with_what_did_not(
+    results: list[tuple[float, float]], region: float
+) -> None:
+    assert told(*results, noise=0.01).region_at(0.0) == pytest.approx(region)
+
+
+@given(evidence=st.lists(trials, max_size=MEMORY), at=st.floats(0.0, 4e9))
+def test_the_region_stays_within_its_limits_and_an_old_one_is_that_of_the_beginning(
+    evidence: list[Evidence], at: float
+) -> None:
+    assert LEAST_REGION <= Trust(evidence).region_at(at) <= 1.0
+    assert Trust(evidence).region_at(1e12) == pytest.approx(UNPROVEN_REGION)
 
 
 def test_distrust_fades_with_time_until_the_tuner_finds_back() -> None:

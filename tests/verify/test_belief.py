@@ -5,7 +5,8 @@ import pytest
 
 from tests.verify.test_rollout import NOISY, SPREAD, USUAL, around, live, trial
 from tuner.values.metrics import DEFAULT_WEIGHTS, METRIC_COUNT, METRIC_INDEX
-from tuner.verify.belief import believe
+from tuner.verify.belief import believe, combine
+from tuner.verify.statistics import Estimate
 from tuner.verify.trial import Trial
 
 WAIT, LATENCY = METRIC_INDEX["queue_wait_seconds"], METRIC_INDEX["scheduling_latency_seconds"]
@@ -59,3 +60,17 @@ def test_a_metric_that_is_measured_well_decides_although_the_sum_is_noise() -> N
 
 def test_what_was_not_expected_is_expected_not_to_change() -> None:
     assert believe(trial()).mean == 0.0
+
+
+def test_a_promise_that_does_not_count_only_says_how_far_a_metric_may_have_moved() -> None:
+    expected = expecting(queue_wait_seconds=-0.1, scheduling_latency_seconds=-0.1)
+    sharp, blunt = (Estimate(mean=0.05, error=error, samples=2, degrees=4.0) for error in (0.01, 1.0))
+
+    def combined(measured: Estimate, *, promised: bool) -> Estimate:
+        wait = METRIC_INDEX["queue_wait_seconds"]
+        return combine(expected, {wait: measured}, weights=DEFAULT_WEIGHTS, samples=2, promised=promised)
+
+    assert combined(sharp, promised=False).mean == pytest.approx(0.05, rel=0.02)
+    assert combined(blunt, promised=False).mean == pytest.approx(0.0, abs=0.001)
+    assert combined(blunt, promised=True).mean == pytest.approx(-0.1, abs=0.005)
+    assert combined(sharp, promised=False).error == combined(sharp, promised=True).error

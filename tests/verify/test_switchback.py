@@ -29,6 +29,7 @@ from tuner.verify.switchback import (
     learned_wash_out,
     switched,
     verify,
+    witnessed,
 )
 
 MINUTE = 60.0
@@ -397,6 +398,93 @@ def test_nothing_is_beyond_a_noise_that_is_not_known() -> None:
     driver = Driver(trial(noise=None), effect=1.0)
 
     assert driver.minutes(14).step is Step.WAIT
+
+
+def unproven(**changes: Any) -> Switchback:
+    return trial(**{"allowance": 60.0, "terms": replace_terms(max_pairs=2), **changes})
+
+
+def test_a_change_that_costs_more_than_it_may_is_undone_within_its_wash_out_whatever_is_known_of_the_noise() -> None:
+    driver = Driver(unproven(noise=None, allowance=30.0), effect=0.2)
+
+    said = driver.to_end()
+
+    # 20 % worse for the two minutes that the first clean look stands for are 24, for three 36.
+    assert driver.trial.last_at_seconds == 3 * MINUTE < driver.trial.leg_at_seconds
+    assert (said.outcome, said.step, said.harm) == (Outcome.FAILED, Step.ROLL_BACK, True)
+    assert driver.trial.cost == pytest.approx(36.0)
+    assert "cost as much as 60 min at a score 1 % worse" in said.reason
+    assert "a trial may cost 50" in said.reason
+
+
+def test_without_an_allowance_the_comparison_takes_its_time() -> None:
+    assert Driver(trial(noise=None), effect=0.2).minutes(14).step is Step.WAIT
+
+
+@given(effect=st.floats(-0.05, 0.049), minutes=st.integers(0, 120))
+@settings(max_examples=40, deadline=None)
+def test_only_time_under_the_setting_on_trial_is_counted_as_its_cost(effect: float, minutes: int) -> None:
+    driver = Driver(trial(noise=None), effect=effect)
+    tried = 0.0
+    for _ in range(minutes):
+        running = driver.trial
+        driver.minutes(1)
+        if running.in_force is Leg.AFTER and driver.trial.costed_at_seconds > running.costed_at_seconds:
+            tried += driver.trial.tried_seconds - running.tried_seconds
+
+    assert driver.trial.tried_seconds == pytest.approx(tried)
+    assert driver.trial.tried_seconds <= driver.trial.last_at_seconds
+    assert driver.trial.cost == pytest.approx(effect * tried, abs=1e-6)
+
+
+def test_time_in_which_nothing_can_be_told_costs_nothing() -> None:
+    driver = Driver(trial(), effect=0.04)
+    driver.minutes(4)
+    known = driver.trial.cost
+    driver.minutes(10, arriving=False)
+
+    assert driver.trial.cost == known > 0
+
+
+def test_what_a_twin_that_is_not_proven_promised_does_not_keep_a_change_that_nothing_else_speaks_for() -> None:
+    promise: dict[str, Any] = {
+        "expected_score": -0.05,
+        "expected_terms": np.where(ONLY_WAIT > 0, -0.05, np.nan),
+        "noise": 3.5 * NOISE,
+    }
+    pairs: dict[str, Any] = {
+        "pairs_before": np.array([metrics(), metrics()]),
+        "pairs_after": np.array([metrics(0.06), metrics(-0.04)]),
+    }
+    believed = verify(replace(trial(terms=replace_terms(max_pairs=2), **promise), **pairs), cycle_id=4)
+    doubted = verify(replace(unproven(**promise), **pairs), cycle_id=4)
+
+    assert believed.step is Step.KEEP
+    assert (doubted.outcome, doubted.step, doubted.harm) == (Outcome.INCONCLUSIVE, Step.ROLL_BACK, False)
+    assert "a twin which is not proven" in doubted.reason
+
+
+def test_what_its_pairs_speak_for_is_kept_without_the_twin() -> None:
+    said = Driver(unproven(), effect=-0.03, wobble=0.02, seed=3).to_end()
+
+    assert (said.step, said.pairs) == (Step.KEEP, 2)
+
+
+def test_a_sharp_metric_speaks_louder_than_a_noisy_sum() -> None:
+    """The queue wait improves by chance, within its noise; the latency is worse beyond any."""
+    latency = METRIC_INDEX["scheduling_latency_seconds"]
+    swings = np.resize([0.2, -0.2], 12)
+    noise = np.zeros((12, len(USUAL)))
+    noise[:, METRIC_INDEX["queue_wait_seconds"]] = swings
+    promised = np.where(DEFAULT_WEIGHTS > 0, -0.04, np.nan)
+    running = trial(weights=DEFAULT_WEIGHTS, noise=noise, expected_terms=promised, allowance=1e9)
+    after = metrics(-0.5)
+    after[latency] *= 1.4
+    running = replace(running, pairs_before=metrics()[None], pairs_after=after[None])
+
+    assert compared(running).mean < -0.05
+    assert witnessed(running).mean > 0.02
+    assert math.isnan(witnessed(replace(running, pairs_before=np.empty((0, 13)), pairs_after=np.empty((0, 13)))).mean)
 
 
 def test_no_difference_is_kept_only_where_the_twin_is_believed() -> None:

@@ -278,8 +278,13 @@ def fleet_process(*, nodes: int, minutes: int, write_url: str) -> Iterator[Fleet
 
 
 def bench_policy(prometheus_url: str, page_url: str, *, journal: Path) -> Policy:
-    """Return the reference policy with these addresses, willing to change settings on the least gain."""
+    """Return the reference policy with these addresses, willing to change settings on the least gain.
+
+    One change may cross the whole range: a part of the usual step, which is all that a twin has earned of which nothing
+    was verified yet, holds too few settings for a search of the usual size.
+    """
     policy = load_policy(assets.folder("policies") / "reference.yaml")
+    slews = {spec.role: {"slew": spec.high - spec.low} for spec in policy.knob_specs()}
     changed = {
         "source": policy.source.model_copy(
             update={"url": prometheus_url, "labels": {"run": RUN_LABEL}, "timeout_seconds": TIMEOUT_SECONDS}
@@ -288,6 +293,7 @@ def bench_policy(prometheus_url: str, page_url: str, *, journal: Path) -> Policy
             update={"url": f"{page_url}/config", "forecast_url": f"{page_url}/forecast"}
         ),
         "cycle": policy.cycle.model_copy(update={"min_gain_ratio": 0.0, "min_fidelity_ratio": 0.0}),
+        "knobs": {role: each.model_copy(update=slews[role]) for role, each in policy.knobs.items()},
         "journal": policy.journal.model_copy(update={"path": str(journal)}),
     }
     return Policy.model_validate(policy.model_copy(update=changed).model_dump())

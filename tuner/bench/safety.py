@@ -1,4 +1,9 @@
-"""The arms of `bench tuning` with something badly wrong in them: what they cost at worst."""
+"""The arms of `bench tuning` with something badly wrong in them: what they cost at worst.
+
+The goal is asked of the upper 95 % bound over the seeds, and the mean is told beside it: two seeds bound next to
+nothing, for Student's factor on their standard error is 6.3, and seeds that differ by a hundredth miss the goal
+whatever their mean is. A goal that a quick run misses so may be kept all the same.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +29,8 @@ Scores = Callable[[Outcomes, str], Sequence[float]]
 _SCORES: Final[Mapping[str, Scores]] = {"ratio": Outcomes.scores, "window_ratio": Outcomes.window_scores}
 """What cost is taken of, by the word in the figure's name."""
 
+_NAMES: Final = {"ratio": "whole replays", "window_ratio": "their windows"}
+
 
 def safety(results: Results, laboratory: Laboratory, cases: Sequence[Case], *, quick: bool) -> None:
     """Run the arms with something wrong in them, and add the worst cost of each.
@@ -35,7 +42,9 @@ def safety(results: Results, laboratory: Laboratory, cases: Sequence[Case], *, q
     outcomes = list(found.values())
     for kind, scores in _SCORES.items():
         for arm in FAULT_ARMS:
-            results.add(f"tuning_worst_{kind}_{arm}", worst_ratio(outcomes, arm, scores), at_most=GOAL_WORST)
+            worst, mean = worst_ratio(outcomes, arm, scores), mean_ratio(outcomes, arm, scores)
+            results.add(f"tuning_mean_{kind}_{arm}", mean)
+            results.add(f"tuning_worst_{kind}_{arm}", worst, at_most=GOAL_WORST)
     results.setting["safety"] = {name: {arm: told(one, arm) for arm in FAULT_ARMS} for name, one in found.items()}
     _print(found)
 
@@ -45,14 +54,21 @@ def worst_ratio(found: Sequence[Outcomes], arm: str, scores: Scores) -> float:
     return float(np.max([Spread.worst_ratio(scores(one, arm)) for one in found]))
 
 
+def mean_ratio(found: Sequence[Outcomes], arm: str, scores: Scores) -> float:
+    """Return the highest mean cost of an arm over some cases."""
+    return float(np.max([math.exp(Spread.of(scores(one, arm)).mean) for one in found]))
+
+
 def _print(found: Mapping[str, Outcomes]) -> None:
-    """Print the mean costs: one column an arm."""
-    title = "cost against untouched with something badly wrong: of whole replays / of their windows (simulated)"
-    table = Table("workload and bounds", *FAULT_ARMS, title=title, title_justify="left")
+    """Print the costs: one column an arm, one line a kind with the mean, and below it each seed."""
+    title = "cost against untouched with something badly wrong: mean of the seeds, and each (simulated)"
+    table = Table("workload and bounds", "cost of", *FAULT_ARMS, title=title, title_justify="left")
     for name, one in found.items():
-        costs = (
-            " / ".join(f"{math.exp(Spread.of(scores(one, arm)).mean):.4f}" for scores in _SCORES.values())
-            for arm in FAULT_ARMS
-        )
-        table.add_row(name, *costs)
+        for kind, scores in _SCORES.items():
+            table.add_row(name, _NAMES[kind], *(_cell(scores(one, arm)) for arm in FAULT_ARMS))
     Console(width=180).print(table)
+
+
+def _cell(scores: Sequence[float]) -> str:
+    seeds = " ".join(f"{math.exp(score):.3f}" for score in scores)
+    return f"{math.exp(Spread.of(scores).mean):.4f}\n{seeds}"

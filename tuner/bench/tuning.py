@@ -15,10 +15,11 @@ Figures, for each workload and set of bounds:
 
 and over all of them, for each arm with something badly wrong in it (`tuner.bench.faults`):
 
-    tuning_worst_ratio_ARM                    cost against untouched, the upper 95 % bound over the seeds, where that is
-                                              highest
-    tuning_worst_window_ratio_ARM             the same of the mean score of the windows, which sees harm that quantiles
-                                              of a whole replay do not
+    tuning_mean_ratio_ARM                     cost against untouched, the mean of the seeds, where that is highest
+    tuning_worst_ratio_ARM                    the same of the upper 95 % bound over the seeds
+    tuning_mean_window_ratio_ARM,
+    tuning_worst_window_ratio_ARM             both of the mean score of the windows, which sees harm that quantiles of
+                                              a whole replay do not
 
 A whole run takes hours. Every replay is remembered as soon as it is made, so a run that was stopped goes on where it
 was. What is remembered is told apart by code, workload, seed, bounds and settings.

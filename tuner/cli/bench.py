@@ -25,13 +25,17 @@ def twin(
     trace: Annotated[
         Path | None, typer.Option(help="Plain CSV trace to measure the error on, beside the shipped ones.")
     ] = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="Shipped workload to measure the error on; may be repeated.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write response curves to.")] = None,
     json: JsonFile = None,
     quick: Quick = False,
 ) -> None:
     """Speed of the twin, and its error against the reference scheduler."""
-    from tuner.bench.twin import run
+    from tuner.bench.twin import WORKLOADS, run
 
-    _finish(run(trace=trace, quick=quick), json)
+    _finish(run(trace=trace, quick=quick, plot=plot, workloads=workload or WORKLOADS), json)
 
 
 @app.command()

@@ -34,6 +34,7 @@ class Case:
         settings: Limits of the policy.
         tuner_mode: How far the tuner may go.
         trust: How far the twin's predicted gains came true, 0..1; also the factor on the slew limits.
+        region: The trust region: the share of a full step that verified changes have earned, and that was searched.
         max_clock_skew_seconds: How far the newest sample may lie in the future.
         last_change_at_seconds: When settings were last changed; None where they never were.
         on_trial: Cycle of the change that is still being verified; None where there is none.
@@ -59,6 +60,7 @@ class Case:
     settings: CycleSettings
     tuner_mode: TunerMode
     trust: float
+    region: float = 1.0
     max_clock_skew_seconds: float
     last_change_at_seconds: float | None = None
     on_trial: int | None = None

@@ -1,10 +1,15 @@
 """The change breaker: stops clocktuner from changing anything when its changes do harm.
 
 Closed: changes may be tried. Open: none may. Half open: one small one may, whose end decides.
+
+Besides, it rests after a trial that has cost something and gained nothing, in any state, for as long as makes the cost
+a small share of the time's score: what trials cost is thus bounded, however wrong that which proposes them is.
 """
 
 import math
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tuner.settings.safety import ChangeBreakerSettings
 from tuner.values.safety import BreakerState
@@ -20,6 +25,8 @@ class ChangeBreaker:
         opened_at_seconds: When it last opened; NaN where it never did.
         cool_down_seconds: Time that it stays, or last stayed, open; NaN where it never opened.
         reason: Why it is in its state, in one sentence; empty before it first opened.
+        rests_until_seconds: Until when nothing is tried, because of what failed trials cost; NaN where none did.
+        rest_reason: Why it rests, in one sentence; empty where it never did.
     """
 
     state: BreakerState = BreakerState.CLOSED
@@ -27,6 +34,8 @@ class ChangeBreaker:
     opened_at_seconds: float = math.nan
     cool_down_seconds: float = math.nan
     reason: str = ""
+    rests_until_seconds: float = math.nan
+    rest_reason: str = ""
 
 
 def harmed(breaker: ChangeBreaker, *, at_seconds: float, settings: ChangeBreakerSettings, reason: str) -> ChangeBreaker:
@@ -74,6 +83,38 @@ def proven(breaker: ChangeBreaker, *, at_seconds: float) -> ChangeBreaker:
     hours = (at_seconds - breaker.opened_at_seconds) / 3600
     sentence = f"the small trial ended without harm, {hours:.3g} h after the change breaker opened"
     return replace(breaker, state=BreakerState.CLOSED, reason=sentence)
+
+
+def charged(
+    breaker: ChangeBreaker, *, cost_score_seconds: float, at_seconds: float, settings: ChangeBreakerSettings
+) -> ChangeBreaker:
+    """Return it resting after a change was undone, until what that has cost is small against the time that passes.
+
+    Rests add up, so that trials without gain never cost more than `max_cost_ratio` of the score in the long run.
+
+    Args:
+        breaker: As it was.
+        cost_score_seconds: Score of the setting on trial against the one before, times how long it was in force; what
+            is not over 0, or not known, is no cost.
+        at_seconds: When the change was undone.
+        settings: Limits.
+    """
+    if not cost_score_seconds > 0:
+        return breaker
+    minutes, ratio = cost_score_seconds / 60 * 100, settings.max_cost_ratio
+    reason = (
+        f"the last change that was undone cost as much as {minutes:.0f} min at a score 1 % worse, and trials that fail "
+        f"may cost {ratio * 100:g} % over time"
+    )
+    begins = float(np.fmax(breaker.rests_until_seconds, at_seconds))
+    until = min(begins + cost_score_seconds / ratio, at_seconds + settings.max_cool_down_seconds)
+    return replace(breaker, rests_until_seconds=until, rest_reason=reason)
+
+
+def resting_seconds(breaker: ChangeBreaker, *, at_seconds: float) -> float:
+    """Return for how much longer it rests; 0 where it does not."""
+    left = breaker.rests_until_seconds - at_seconds
+    return left if left > 0 else 0.0
 
 
 def _open(breaker: ChangeBreaker, at: float, settings: ChangeBreakerSettings, reason: str) -> ChangeBreaker:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from tuner.judge.case import Case
+from tuner.judge.change_breaker import resting_seconds
 from tuner.judge.ladder import trust_factor
 from tuner.judge.limits import MIN_TRUST, SOURCE_DOUBTS
 from tuner.settings.model import TunerMode
@@ -226,8 +227,12 @@ def churn(case: Case) -> Finding:
 
 
 def change_breaker(case: Case) -> Finding:
-    """Hold while the change breaker is open; while it is half open, let no knob move by more than one step."""
+    """Hold while the change breaker is open or rests; while it is half open, let no knob move by more than one step."""
     breaker = case.change_breaker
+    left = resting_seconds(breaker, at_seconds=case.at_seconds)
+    if left > 0 and breaker.state is not BreakerState.OPEN:
+        sentence = f"the change breaker rests for another {left:.0f} s: {breaker.rest_reason}"
+        return _finding("change_breaker", passed=False, observed=left, limit=0.0, unit="s", sentence=sentence)
     if breaker.state is BreakerState.CLOSED:
         return _finding("change_breaker", passed=True, sentence="the change breaker is closed")
     if breaker.state is BreakerState.OPEN:
@@ -291,6 +296,8 @@ def fidelity(case: Case) -> Finding:
 def trust(case: Case) -> Finding:
     """Hold while the twin's predicted gains do not come true."""
     sentence = f"trust in the twin's predictions is {case.trust:.2f}, at least {MIN_TRUST:.2f} needed"
+    if case.region < 1.0:
+        sentence += f"; it is not proven: searches look only {case.region:.2f} of a full step far"
     passed = case.trust >= MIN_TRUST
     return _finding("trust", passed=passed, observed=case.trust, limit=MIN_TRUST, unit="ratio", sentence=sentence)
 

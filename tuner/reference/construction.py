@@ -106,9 +106,15 @@ def without_forecast(engine: Engine) -> Engine:
 
 
 def with_room_for_losses(engine: Engine) -> Engine:
-    """Return the engine with room for the events of all running tasks once more; all other state is shared."""
-    running = int(engine.clock["running_kind"].sum())
-    return engine._replace(event=np.concatenate([engine.event, np.zeros(EVENTS * running, dtype=state.EVENT)]))
+    """Return the engine with room for all events of all tasks that are not gone, once more; other state is shared.
+
+    What is planned already stays in the heap until its time, though it be stale. Most of the time there is room enough.
+    """
+    left = engine.task.size - int(engine.clock["gone"][0])
+    missing = int(engine.clock["events"][0]) + EVENTS * left - engine.event.size
+    if missing <= 0:
+        return engine
+    return engine._replace(event=np.concatenate([engine.event, np.zeros(missing, dtype=state.EVENT)]))
 
 
 def _check_fits(cluster: ClusterSpec, work: Workload) -> None:

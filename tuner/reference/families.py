@@ -132,6 +132,7 @@ FAMILIES: Final[tuple[AnyFamily, ...]] = (
     _histogram("service_seconds", "Run time at full speed of completed tasks.", lambda s: s.service, "class"),
     _gauge("uptime_seconds", "Time since the scheduler started.", lambda s: s.uptime_seconds),
     _gauge("nodes", "Nodes of the cluster that have not failed.", lambda s: s.nodes),
+    _gauge("nodes_failed", "Nodes of the cluster that have failed.", lambda s: len(s.node_names) - s.nodes),
     _gauge("accelerators", "Accelerators of nodes that have not failed.", lambda s: s.accelerators),
     _gauge("accelerators_allocated", "Accelerators that hold at least one task.", lambda s: s.accelerators_allocated),
     _gauge(

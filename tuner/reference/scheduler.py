@@ -117,6 +117,10 @@ class ReferenceScheduler:
     def fail_nodes(self, nodes: Iterable[int]) -> None:
         """Take nodes out, with all that runs on them: it waits again, and begins anew.
 
+        Whole gangs stop, wherever else they run, and models in the memory of the nodes are gone. Waiting and patience
+        count from now on; the place in the queue stays that of the submission. Nothing is placed on the nodes, and they
+        are no capacity, until they are repaired.
+
         Args:
             nodes: Numbers of the nodes, in the order of the cluster; what has failed already stays so.
 
@@ -125,8 +129,9 @@ class ReferenceScheduler:
         """
         from tuner.reference.engine.loop import fail
 
-        for node in self._numbers(nodes):
-            self._engine = with_room_for_losses(self._engine)
+        numbers = self._numbers(nodes)
+        self._engine = with_room_for_losses(self._engine)
+        for node in numbers:
             fail(self._engine, node)
 
     def repair_nodes(self, nodes: Iterable[int]) -> None:

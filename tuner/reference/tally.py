@@ -65,13 +65,14 @@ class Tally:
 
 def _gauges(snapshot: Snapshot) -> tuple[float, ...]:
     up = snapshot.node_accelerators > 0
-    accelerators = max(snapshot.accelerators, 1)
+    # Where all nodes have failed there is nothing that could be idle, hot or short: no sample.
+    accelerators = float(snapshot.accelerators) if up.any() else np.nan
     return (
         1 - snapshot.accelerators_allocated / accelerators,
         float(snapshot.queue_length),
         snapshot.running_remaining_seconds,
-        float(snapshot.node_temperature_celsius[up].max(initial=-np.inf)),
-        float(snapshot.node_power_watts[up].sum()) / max(int(up.sum()), 1),
+        float(snapshot.node_temperature_celsius[up].max()) if up.any() else np.nan,
+        float(snapshot.node_power_watts[up].sum() / up.sum()) if up.any() else np.nan,
         snapshot.pending_accelerators / accelerators,
         float(snapshot.accelerators),
     )

@@ -97,6 +97,10 @@ class ChangeBreakerSettings(Section):
     """Time without changes before one small trial is allowed; doubled each time that trial fails."""
     max_cool_down_seconds: Seconds = Field(default=86_400.0, ge=1)
     """Longest such time."""
+    max_cost_ratio: float = Field(default=0.01, gt=0, le=1)
+    """What trials that fail may cost over time, as a share of the score: after a change that was undone, nothing is
+    tried until its cost, spread over the pause, is no more than that. A change 10 % worse for 15 min is followed by
+    150 min without a trial. One per cent, as much as the smallest gain that is worth a change."""
 
 
 class MaintenanceWindow(Section):

@@ -64,6 +64,11 @@ class Calibrator:
         return self._trust.ratio_at(self._seen_at_seconds)
 
     @property
+    def region_ratio(self) -> float:
+        """The trust region as of the newest observation: the share of a full step that verified changes have earned."""
+        return self._trust.region_at(self._seen_at_seconds)
+
+    @property
     def sign_hit_ratio(self) -> float:
         """Share of the changes with a clear result whose sign was the promised one, 0..1; NaN without any."""
         return self._trust.sign_hit_ratio

@@ -3,16 +3,19 @@
 Five groups of work (see `workload.GROUPS`) flow through one cluster, step by step:
 
 * Decisions are made every `period`, or back to back where one takes longer; each stops the accelerators for a moment.
-* Training holds whole accelerators. Inference shares what is left of them: `m` requests that come in clumps of `k` and
-  fall at random on `f` accelerators keep `f (1 - exp(-m / k f))` of them busy; each runs as fast as its turn comes
-  (processor sharing), and the number of residents is geometric, as in an M/G/1 queue with processor sharing.
+* Training is gangs, which hold whole accelerators to their end, and tasks that share. Inference shares what gangs
+  leave: `m` requests that come in clumps of `k` and fall at random on `f` accelerators keep `f (1 - exp(-m / k f))` of
+  them busy; each runs as fast as its turn comes (processor sharing), and the number of residents is geometric, as in an
+  M/G/1 queue with processor sharing.
 * A shared accelerator turns from resident to resident after each slice `s` and loses `c / (s + c)` at it; a lone
   resident loses nothing.
 * Models fade from memory. If the arrival rates of models are exponentially distributed, a model had no arrival within
   a window `W` with the probability `1 / (1 + rate W / models)` (the Laplace transform of that distribution), and an
-  arrival finds its model cold with the square of it; what is kept warm displaces work. Foresight fades with the
-  horizon.
-* Open work may occupy `1 - reservation` of the capacity, protected work all of it.
+  arrival finds its model cold with the square of it. Some starts are cold whatever the window.
+* Open work may start on `1 - reservation` of the capacity, protected work on all of it. Nobody is moved: a reserve that
+  grows finds gangs in it, and one that shrinks is taken by whoever waits, requests first.
+* While gangs wait they take every accelerator that falls empty. So requests beside them have little more room than what
+  they hold, and find back what they lost only as gangs end.
 * Within a step each group relaxes exponentially towards its balance, so that tasks far shorter than a step are exact.
 * Around the fluid's path the occupied capacity fluctuates; who finds no room waits, with the probability of Halfin and
   Whitt, "Heavy-traffic limits for queues with many exponential servers", Operations Research 29 (1981), and with the
@@ -52,8 +55,8 @@ DECISION: Final = 2
 DECISION_TASK: Final = 3
 PAUSE: Final = 4
 MODELS: Final = 5
-WARM_SHARE: Final = 6
-FORESIGHT: Final = 7
+COLD_FLOOR: Final = 6
+GANG_DEMAND: Final = 7
 UNUSABLE: Final = 8
 TRAINING_STRETCH: Final = 9
 INFERENCE_STRETCH: Final = 10
@@ -65,6 +68,8 @@ TURNS: Final = 15
 SLOWDOWN: Final = 16
 TRAINING_USEFUL: Final = 17
 CROWDING: Final = 18
+CROWDED_OUT: Final = 19
+SLACK: Final = 20
 
 # Rows of a state: what a scenario starts from.
 RECENT: Final = 0
@@ -84,6 +89,10 @@ SIMPLIFIED_DECISION_RATIO: Final = 0.3
 """Time of a decision in the simplified mode over that in the full one (assumption: places are not scored)."""
 FLOW_SECONDS: Final = 600.0
 """Time over which a queue's arrivals are averaged to tell how long its head has waited."""
+USUAL_RESERVE: Final = 0.2
+"""Reserve at which the slow-down of protected work counts as it is: the middle of what is recommended."""
+RECENT_SECONDS: Final = 300.0
+"""Time over which quantiles are observed: the recent window of a cycle."""
 P95_TAIL: Final = 0.05
 BISECTIONS: Final = 22
 """Halvings of the logarithm of a wait between 1 ms and 10^6 s: a relative error of 1e-5."""
@@ -142,6 +151,21 @@ def wait_quantile(parts: FloatArray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def recent_quantile(parts: FloatArray, step: float, width: int) -> float:
+    """Return the mean over time of what 95 % of the starts of a recent window waited at most.
+
+    Quantiles are observed over `RECENT_SECONDS`. Where a queue comes and goes, their mean is not the quantile of all.
+    """
+    rows = max(int(RECENT_SECONDS / step), 1) * width
+    blocks = max(parts.shape[0] // rows, 1)
+    total = 0.0
+    for block in range(blocks):
+        last = parts.shape[0] if block == blocks - 1 else (block + 1) * rows
+        total += wait_quantile(parts[block * rows : last])
+    return float(total / blocks)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def decide(queued: float, knobs: FloatArray, mode: int, theta: FloatArray) -> tuple[float, float, float]:
     """Return how long a decision takes, how far two lie apart, and the share of time that they stop work for."""
     decision = theta[DECISION] + theta[DECISION_TASK] * queued
@@ -154,14 +178,24 @@ def decide(queued: float, knobs: FloatArray, mode: int, theta: FloatArray) -> tu
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def warm(rate: float, knobs: FloatArray, theta: FloatArray) -> tuple[float, float]:
-    """Return the share of inference starts that are cold, and the share of the capacity that warmth displaces."""
+def chilled(rate: float, knobs: FloatArray, theta: FloatArray) -> float:
+    """Return the share of inference starts that are cold."""
     if math.isnan(knobs[WINDOW]):
-        return 0.0, 0.0
-    kept = 1.0 / (1.0 + rate * knobs[WINDOW] / theta[MODELS])
+        return 0.0
+    forgotten = 1.0 / (1.0 + rate * knobs[WINDOW] / theta[MODELS])
     # Arrivals come to popular models: their mixture is the size-biased one, a gamma of shape two.
-    remembered = (1.0 - kept * kept) * math.exp(-knobs[WINDOW] / theta[FORESIGHT])
-    return 1.0 - remembered, theta[WARM_SHARE] * (1.0 - kept)
+    return float(min(theta[COLD_FLOOR] + forgotten * forgotten, 1.0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def shared_part(demand: float, theta: FloatArray) -> tuple[float, float]:
+    """Return which share of the accelerators of training is shared, and which share of its tasks shares them.
+
+    Gangs hold whole accelerators; what asks for one or less can share. Only the mean demand is known: the larger, the
+    more of it are gangs.
+    """
+    share = 1.0 / (1.0 + (demand / theta[GANG_DEMAND]) ** 2)
+    return share, min(share * max(demand, 1.0), 0.99)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -199,37 +233,102 @@ def share(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def admit(
-    start: FloatArray, keep: FloatArray, grow: FloatArray, tasks: FloatArray, demand: FloatArray, usable: float,
-    ceiling: float, whole: float, needed: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """Cut what would start down to what finds room, protected work first, training last.
+    start: FloatArray, keep: FloatArray, grow: FloatArray, tasks: FloatArray, rate: FloatArray, demand: FloatArray,
+    capacity: float, ceiling: float, inside: float, usable: float, taken: float, needed: float, theta: FloatArray,
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """Cut what would start down to what finds room, protected work first, gangs last.
 
-    Inference needs memory on shared accelerators: its demand. Training needs whole ones: what inference leaves when it
-    keeps `needed` accelerators a request, but for the gaps: the share `whole` of it. Open work may hold `ceiling`
-    accelerators in all.
+    Gangs hold accelerators alone; all others share the rest, `needed` accelerators each where it is crowded. Open work
+    starts on `ceiling` accelerators, protected work on all. Gangs find `usable` accelerators of them, less what others
+    hold. Those that run stay where they are: the share `inside` of them lies under the ceiling.
 
     Returns:
-        Accelerators left over for training, for open and for protected inference.
+        Accelerators left over for gangs, for open and for protected work that shares; and the share of the gangs that
+        lies under the ceiling afterwards.
     """
-    training = tasks[BRIEF] * keep[BRIEF] * demand[BRIEF] + tasks[TRAINING] * keep[TRAINING] * demand[TRAINING]
-    protected = tasks[PROTECTED] * keep[PROTECTED]
-    inference = tasks[INFERENCE] * keep[INFERENCE]
-    room = max(usable - training - (protected + inference) * demand[INFERENCE], 0.0)
-    start[PROTECTED] = limited(start[PROTECTED], grow[PROTECTED] * demand[PROTECTED], room)
-    protected += start[PROTECTED] * grow[PROTECTED]
-    protected_room = max(room - start[PROTECTED] * grow[PROTECTED] * demand[PROTECTED], 0.0)
-    room = max(min(ceiling - training - inference * needed, protected_room), 0.0)
+    share, count = shared_part(demand[TRAINING], theta)
+    staying = tasks[BRIEF] * keep[BRIEF] + tasks[TRAINING] * keep[TRAINING]
+    gangs = (1.0 - share) * staying * demand[TRAINING]
+    pool, open_pool = max(capacity - gangs, 1e-6), max(ceiling - inside * gangs - taken, 0.0)
+    beside = count * staying
+    protected, inference = tasks[PROTECTED] * keep[PROTECTED], tasks[INFERENCE] * keep[INFERENCE]
+    room = max(pool - (protected + inference + beside) * needed, 0.0)
+    start[PROTECTED] = limited(start[PROTECTED], grow[PROTECTED] * needed, room)
+    protected_room = max(room - start[PROTECTED] * grow[PROTECTED] * needed, 0.0)
+    room = max(min(open_pool - (inference + beside * open_pool / pool) * needed, protected_room), 0.0)
     start[INFERENCE] = limited(start[INFERENCE], grow[INFERENCE] * needed, room)
     inference += start[INFERENCE] * grow[INFERENCE]
     open_room = max(room - start[INFERENCE] * grow[INFERENCE] * needed, 0.0)
-    # Gaps that are too small for gangs are large enough for requests.
-    limit = min(ceiling - inference * needed, usable - (inference + protected) * needed)
-    room = max(whole * limit - training, 0.0)
-    need = start[BRIEF] * grow[BRIEF] * demand[BRIEF] + start[TRAINING] * grow[TRAINING] * demand[TRAINING]
-    if need > room:
-        start[BRIEF] *= room / need
-        start[TRAINING] *= room / need
-    return max(room - need, 0.0), open_room, protected_room
+    held = share * staying * demand[TRAINING] * open_pool / pool + inference * needed
+    gang_room = max(usable - inside * gangs - held, 0.0)
+    small = limited(count * (rate[BRIEF] + rate[TRAINING]), grow[TRAINING] * needed, open_room)
+    small /= max(count * (rate[BRIEF] + rate[TRAINING]), 1e-12)
+    each = (1.0 - share) / (1.0 - count) * demand[TRAINING]
+    need = 0.0
+    for group in range(BRIEF, INFERENCE):
+        need += (start[group] - count * rate[group]) * grow[group] * each
+    large = 1.0 if need <= gang_room else gang_room / need
+    for group in range(BRIEF, INFERENCE):
+        if start[group] > 0.0:
+            start[group] = count * rate[group] * small + (start[group] - count * rate[group]) * large
+    started = min(need, gang_room)
+    inside = (inside * gangs + started) / max(gangs + started, 1e-9)
+    # What gangs have taken is not there any more when the next requests come.
+    return max(gang_room - need, 0.0), max(open_room - started, 0.0), max(protected_room - started, 0.0), inside
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def usable_by_gangs(
+    tasks: FloatArray, queue: FloatArray, demand: FloatArray, capacity: float, opened: float, ceiling: float,
+    needed: float, theta: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many accelerators of the ceiling gangs and the open work beside them can fill.
+
+    Some are left over between gangs. How many shows in the state where gangs wait: what they could use they would.
+    """
+    whole = 1.0 - min(theta[UNUSABLE], 0.9)
+    share, count = shared_part(demand[TRAINING], theta)
+    training = (tasks[BRIEF] + tasks[TRAINING]) * demand[TRAINING]
+    gangs = (1.0 - share) * training
+    open_pool = max(opened - gangs, 0.0)
+    filled = gangs + share * training * open_pool / max(capacity - gangs, 1e-6) + tasks[INFERENCE] * needed
+    filled = min(filled, opened)
+    filled += max(whole * opened - filled, 0.0) * (1.0 - pressure(count, queue))
+    if ceiling <= opened:
+        return float(filled * ceiling / opened)
+    return float(filled + whole * (ceiling - opened))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def taken_by_gangs(
+    tasks: FloatArray, queue: FloatArray, demand: FloatArray, capacity: float, opened: float, needed: float,
+    theta: FloatArray,
+) -> float:  # fmt: skip
+    """Return how many accelerators that seem free to share are not, because gangs wait for each that falls empty.
+
+    Beside gangs that wait, only such accelerators are shared as are never empty: those that tasks of training share,
+    and little more than what the requests at hand keep.
+    """
+    share, count = shared_part(demand[TRAINING], theta)
+    running = tasks[BRIEF] + tasks[TRAINING]
+    gangs = (1.0 - share) * running * demand[TRAINING]
+    open_pool = max(opened - gangs, 0.0)
+    part = open_pool / max(capacity - gangs, 1e-6)
+    kept = (tasks[INFERENCE] + count * running * part) * needed * (1.0 + theta[SLACK])
+    kept = max(kept, share * running * demand[TRAINING] * part)
+    return float(max(open_pool - kept, 0.0) * pressure(count, queue))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pressure(count: float, queue: FloatArray) -> float:
+    """Return how sure it is that a gang waits for every accelerator that falls empty, 0..1.
+
+    Args:
+        count: Share of the tasks of training that are no gangs.
+        queue: Tasks that wait.
+    """
+    gangs = (1.0 - count) * (queue[BRIEF] + queue[TRAINING])
+    return float(gangs / (1.0 + gangs))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -292,33 +391,40 @@ def settle(
 @njit(cache=True, nogil=True, error_model="numpy")
 def chance(
     chances: FloatArray, held: FloatArray, tasks: FloatArray, keep: FloatArray, grow: FloatArray, start: FloatArray,
-    stay: FloatArray, demand: FloatArray, rooms: tuple[float, float, float], busy_ratio: float, needed: float,
-    elapsed: float, theta: FloatArray,
+    stay: FloatArray, demand: FloatArray, rooms: tuple[float, float, float, float], needed: float, elapsed: float,
+    pressed: float, theta: FloatArray,
 ) -> None:  # fmt: skip
     """Write who runs after a step, and for each group the probability to find no room and the wait that follows.
 
     Training competes for accelerators with all; inference for memory with inference, protected work only with itself.
     The variance is that of a transient from a known state: nothing at first, all of it after a few run times.
     """
-    all_variance = memory_variance = protected_variance = drain = memory_drain = 0.0
+    gang_variance = shared_variance = protected_variance = gang_drain = shared_drain = 0.0
+    share, count = shared_part(demand[TRAINING], theta)
+    each = (1.0 - share) / (1.0 - count) * demand[TRAINING]
     for group in range(GROUP_COUNT):
         held[group] = tasks[group] * keep[group] + start[group] * grow[group]
         if group < BRIEF:
             continue
-        size = demand[group] if group <= TRAINING else busy_ratio
         variance = theta[BURSTINESS] * held[group] * (1.0 - math.exp(-2.0 * elapsed / stay[group]))
-        all_variance += variance * size * size
-        drain += held[group] * size / stay[group]
-        if group >= INFERENCE:
-            memory_variance += variance * needed * needed
-            memory_drain += held[group] * needed / stay[group]
+        if group < INFERENCE:
+            gang_variance += (1.0 - count) * variance * each * each
+            gang_drain += (1.0 - count) * held[group] * each / stay[group]
+            shared_variance += count * variance * needed * needed
+            shared_drain += count * held[group] * needed / stay[group]
+        else:
+            shared_variance += variance * needed * needed
+            shared_drain += held[group] * needed / stay[group]
         if group == PROTECTED:
             protected_variance = variance * needed * needed
+    # What falls empty goes to a gang that waits: room comes back when gangs end.
+    shared_drain += (gang_drain - shared_drain) * pressed
+    chances[INFERENCE, 0], chances[INFERENCE, 1] = fluctuation(rooms[1], shared_variance, shared_drain)
+    chances[PROTECTED, 0], chances[PROTECTED, 1] = fluctuation(rooms[2], protected_variance, shared_drain)
+    blocked, excess = fluctuation(rooms[0] - max(each - 1.0, 0.0), gang_variance + shared_variance, gang_drain)
     for group in range(BRIEF, INFERENCE):
-        gang = max(demand[group] - 1.0, 0.0)
-        chances[group, 0], chances[group, 1] = fluctuation(rooms[0] - gang, all_variance, drain)
-    chances[INFERENCE, 0], chances[INFERENCE, 1] = fluctuation(rooms[1], memory_variance, memory_drain)
-    chances[PROTECTED, 0], chances[PROTECTED, 1] = fluctuation(rooms[2], protected_variance, memory_drain)
+        chances[group, 0] = (1.0 - count) * blocked + count * chances[INFERENCE, 0]
+        chances[group, 1] = excess
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -354,6 +460,7 @@ def simulate(
     spread: float,
     step: float,
     knobs: FloatArray,
+    before: FloatArray,
     mode: int,
     theta: FloatArray,
     parts: FloatArray,
@@ -370,6 +477,7 @@ def simulate(
         spread: Accelerators that an inference request keeps busy at the start.
         step: Length of a step in seconds.
         knobs: Shape (4,), in the order of `Role`; NaN where absent.
+        before: The setting until now, from which the state comes; NaN where absent or not known.
         mode: FULL, SIMPLIFIED or PRIORITY_ONLY.
         theta: Parameters in their units, shape (P,).
         parts: Scratch of shape (steps * 5, 5).
@@ -379,6 +487,16 @@ def simulate(
     steps = arrivals.shape[0]
     reserved = 0.0 if math.isnan(knobs[RESERVATION]) else min(max(knobs[RESERVATION], 0.0), 0.99)
     ceiling = (1.0 - reserved) * capacity
+    # Gangs never yield: where the reserve grows, it finds those that lie there already.
+    opened = ceiling
+    if not (math.isnan(before[RESERVATION]) or math.isnan(knobs[RESERVATION])):
+        opened = (1.0 - min(max(before[RESERVATION], 0.0), 0.99)) * capacity
+    inside, usable, taken = min(ceiling / opened, 1.0), 0.0, 0.0
+    # What is kept for protected work alone spares it the company of others.
+    refuge = 1.0
+    if not math.isnan(knobs[RESERVATION]):
+        refuge = max(reserved / USUAL_RESERVE, 0.1) ** -theta[CROWDED_OUT]
+    share_held, _ = shared_part(state[DEMAND, TRAINING], theta)
     service, demand = state[SERVICE], state[DEMAND]
     flow, tasks, queue = state[RECENT].copy(), state[RUNNING].copy(), state[WAITING].copy()
     stay, keep, grow = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.empty(GROUP_COUNT)
@@ -390,11 +508,10 @@ def simulate(
     for index in range(steps):
         rate = arrivals[index]
         decision, period, paused = decide(queue.sum(), knobs, mode, theta)
-        cold, displaced = warm(rate[INFERENCE] + rate[PROTECTED], knobs, theta)
-        usable = capacity * (1.0 - min(displaced, 0.9))
+        cold = chilled(rate[INFERENCE] + rate[PROTECTED], knobs, theta)
         requests = tasks[INFERENCE] + tasks[PROTECTED]
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
-        free = max(usable - training, 1.0)
+        free = max(capacity - training, 1.0)
         if index == 0:
             together = theta[CLUMP] * clump(requests, max(capacity - training, 1.0), spread)
         busy, residents, switching = share(requests, free, together, knobs, theta)
@@ -409,17 +526,24 @@ def simulate(
         busy_ratio = max(busy / requests, demand[INFERENCE]) if requests > 1e-9 else 1.0
         # Training that waits takes what falls empty, and inference moves closer together.
         needed = min(busy_ratio, theta[CROWDING] * demand[INFERENCE])
-        rooms = admit(start, keep, grow, tasks, demand, usable, ceiling, 1.0 - min(theta[UNUSABLE], 0.9), needed)
+        if index == 0:
+            usable = usable_by_gangs(tasks, queue, demand, capacity, opened, ceiling, needed, theta)
+            taken = taken_by_gangs(tasks, queue, demand, capacity, opened, needed, theta) * inside
+        rooms = admit(start, keep, grow, tasks, rate, demand, capacity, ceiling, inside, usable, taken, needed, theta)
+        inside = rooms[3]
 
         elapsed = (index + 0.5) * step
-        chance(chances, held, tasks, keep, grow, start, stay, demand, rooms, busy_ratio, needed, elapsed, theta)
+        pressed = pressure(shared_part(demand[TRAINING], theta)[1], queue)
+        chance(chances, held, tasks, keep, grow, start, stay, demand, rooms, needed, elapsed, pressed, theta)
 
         for group in range(GROUP_COUNT):
             # The head of a queue has waited for as long as the whole queue took to arrive.
             flow[group] += (rate[group] - flow[group]) * min(step / FLOW_SECONDS, 1.0)
+            patience = theta[TRAINING_PATIENCE] if group <= TRAINING else theta[INFERENCE_PATIENCE]
             standing = queue[group] / max(flow[group], start[group], 1e-9) if queue[group] > 0.0 else 0.0
-            # A standing queue already holds what fluctuations would add.
-            probability, excess = chances[group, 0], max(chances[group, 1] - standing, 0.0)
+            # Nobody waits for much longer than his patience, and a standing queue already holds what chance would add.
+            standing = min(standing, patience)
+            probability, excess = chances[group, 0], max(min(chances[group, 1], patience) - standing, 0.0)
             part = parts[index * GROUP_COUNT + group]
             part[WEIGHT] = start[group] * step
             part[LOW] = decision + 0.5 * standing
@@ -428,12 +552,11 @@ def simulate(
             part[EXCESS] = excess
             if group == PROTECTED:
                 turns = theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH]) if not math.isnan(knobs[SLICE]) else 0.0
-                slowed = turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0)
+                slowed = refuge * (turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0))
                 protect(protected_parts[2 * index : 2 * index + 2], part, slowed, residents, cold, cold_seconds)
 
             # Patience runs out for those who wait.
             fluctuating = start[group] * probability * excess
-            patience = theta[TRAINING_PATIENCE] if group <= TRAINING else theta[INFERENCE_PATIENCE]
             leaving = min(1.0, step / patience) * queue[group]
             left += leaving + fluctuating / patience * step
             submitted += rate[group] * step
@@ -447,21 +570,26 @@ def simulate(
             ran += held[group]
 
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
+        # Training that shares loses time to turns, too, unless it is alone.
+        sharers = share_held * training
+        company = 1.0 - math.exp(-(sharers + requests) / max(capacity - training + sharers, 1.0))
+        turned = 0.0
+        if not math.isnan(knobs[SLICE]):
+            turned = sharers * company * theta[SWITCH] / (knobs[SLICE] + theta[SWITCH])
         loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
         latency += 0.99 * period + decision
         deciding += decision
         chills += cold
         idle += max(1.0 - (training + busy) / capacity, 0.0)
-        useful += training * min(theta[TRAINING_USEFUL], 1.0) * speed + max(busy - loading, 0.0) * speed * (
-            1.0 - switching
-        )
-        overhead += (training + busy) * paused + max(busy - loading, 0.0) * switching + loading
+        useful += (training - turned) * min(theta[TRAINING_USEFUL], 1.0) * speed
+        useful += max(busy - loading, 0.0) * speed * (1.0 - switching)
+        overhead += (training + busy) * paused + max(busy - loading, 0.0) * switching + loading + turned
 
     out[0] = latency / steps
     out[1] = idle / steps
     out[2] = min(max(useful / (steps * capacity), 0.0), 1.0)
     out[3] = queued / steps
-    out[4] = wait_quantile(parts)
+    out[4] = recent_quantile(parts, step, GROUP_COUNT)
     out[5] = completed / (steps * step)
     out[6] = min(left / max(submitted, 1e-9), 1.0)
     out[7] = remaining / max(ran, 1e-9)
@@ -470,7 +598,7 @@ def simulate(
     out[9] = 0.35 + 0.65 * out[2]
     out[10] = pending / (steps * capacity)
     out[11] = min(overhead / (steps * capacity), 1.0)
-    out[12] = wait_quantile(protected_parts)
+    out[12] = recent_quantile(protected_parts, step, 2)
     out[13] = deciding / steps
     out[14] = chills / steps
 
@@ -484,14 +612,16 @@ def simulate_all(
     spread: FloatArray,
     step: float,
     knobs: FloatArray,
+    before: FloatArray,
     mode: int,
     theta: FloatArray,
     paired: bool,  # noqa: FBT001 - numba has no keyword-only arguments.
 ) -> FloatArray:
     """Play every setting on every scenario; shape (settings, scenarios, 15).
 
-    With `paired`, row i of `knobs` is the setting of scenario i and rows of `theta` are variants: shape
-    (variants, scenarios, 15). Otherwise row i of `theta` belongs to scenario i and every row of `knobs` is played.
+    With `paired`, row i of `knobs` is the setting of scenario i, and was before, and rows of `theta` are variants:
+    shape (variants, scenarios, 15). Otherwise row i of `theta` belongs to scenario i and every row of `knobs` is
+    played, each after the setting `before`.
     """
     scenarios, steps = arrivals.shape[0], arrivals.shape[1]
     rows = theta.shape[0] if paired else knobs.shape[0]
@@ -508,6 +638,7 @@ def simulate_all(
                 spread[scenario],
                 step,
                 knobs[scenario] if paired else knobs[row],
+                knobs[scenario] if paired else before,
                 mode,
                 theta[row] if paired else theta[scenario],
                 parts,

@@ -83,13 +83,13 @@ def evaluate(
         raise ValueError(f"knobs has shape {knobs.shape}, must be (candidates, {len(Role)})")
     estimate = np.broadcast_to(parameters.log_values, (len(scenarios), PARAMETER_COUNT))
     drawn = np.clip(estimate + scenarios.parameter_draws * parameters.log_errors, LOW, HIGH)
-    raw = started_log(_simulate(knobs, scenarios, drawn, mode))
+    raw = started_log(_simulate(knobs, parameters.knobs, scenarios, drawn, mode))
     # A knob that no candidate has is absent. Else it is in force at a value that must be known: one that were made up
     # from the candidates would let each of them change what is said of the others.
     if (np.isfinite(parameters.knobs) | np.isnan(knobs).all(axis=0)).all():
         current = parameters.knobs[None]
-        shift = started_log(_simulate(current, scenarios, estimate, mode))
-        shift -= started_log(_simulate(current, scenarios, drawn, mode))
+        shift = started_log(_simulate(current, parameters.knobs, scenarios, estimate, mode))
+        shift -= started_log(_simulate(current, parameters.knobs, scenarios, drawn, mode))
         raw += shift
     return from_started_log(raw + parameters.levels)
 
@@ -105,7 +105,7 @@ def simulate_records(knobs: FloatArray, scenarios: Scenarios, log_values: FloatA
     Returns:
         Shape (V, R, 15): the metrics and the `EXTRAS`.
     """
-    return _run(knobs, scenarios, np.exp(log_values), kernels.FULL, paired=True)
+    return _run(knobs, knobs[0], scenarios, np.exp(log_values), kernels.FULL, paired=True)
 
 
 def out_of_range(knobs: FloatArray, scenarios: Scenarios, parameters: TwinParameters) -> NDArray[np.bool_]:
@@ -147,11 +147,16 @@ def _tiny() -> Scenarios:
     )
 
 
-def _simulate(knobs: FloatArray, scenarios: Scenarios, log_values: FloatArray, mode: SchedulerMode) -> FloatArray:
-    return _run(knobs, scenarios, np.exp(log_values), _MODES[mode], paired=False)[..., :METRIC_COUNT]
+def _simulate(
+    knobs: FloatArray, before: FloatArray, scenarios: Scenarios, log_values: FloatArray, mode: SchedulerMode
+) -> FloatArray:
+    played = _run(knobs, before, scenarios, np.exp(log_values), _MODES[mode], paired=False)
+    return played[..., :METRIC_COUNT]
 
 
-def _run(knobs: FloatArray, scenarios: Scenarios, theta: FloatArray, mode: int, *, paired: bool) -> FloatArray:
+def _run(
+    knobs: FloatArray, before: FloatArray, scenarios: Scenarios, theta: FloatArray, mode: int, *, paired: bool
+) -> FloatArray:
     state = np.stack(
         [
             scenarios.recent_per_second,
@@ -170,6 +175,7 @@ def _run(knobs: FloatArray, scenarios: Scenarios, theta: FloatArray, mode: int, 
         scenarios.spread_ratio,
         float(scenarios.step_seconds),
         np.ascontiguousarray(knobs, dtype=np.float64),
+        np.ascontiguousarray(before, dtype=np.float64),
         mode,
         np.ascontiguousarray(theta),
         paired,

@@ -45,10 +45,15 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ParameterSpec("decision_task_seconds", 3e-4, 1.5, 1e-7, 0.1, "Further decision time per queued task."),
     ParameterSpec("pause_seconds", 0.01, 1.0, 1e-5, 0.5, "Time for which each decision stops the accelerators."),
     ParameterSpec("model_count", 30.0, 1.0, 1.0, 1e4, "Effective number of models among which inference spreads."),
+    ParameterSpec("cold_floor_ratio", 0.02, 1.0, 1e-5, 0.5, "Share of cold starts that no window prevents."),
     ParameterSpec(
-        "warm_share", 0.05, 1.0, 1e-4, 0.5, "Share of the capacity that all models kept warm would displace."
+        "gang_demand_accelerators",
+        1.5,
+        0.5,
+        0.2,
+        50.0,
+        "Mean demand of training at which gangs hold half of what it holds.",
     ),
-    ParameterSpec("foresight_seconds", 3600.0, 1.0, 60.0, 1e6, "Horizon at which pre-warming has lost its accuracy."),
     ParameterSpec("unusable_share", 0.05, 0.8, 1e-3, 0.6, "Share of the capacity that fragmentation keeps from use."),
     ParameterSpec("training_stretch", 1.0, 0.2, 0.3, 5.0, "Run time of training over its time at full speed."),
     ParameterSpec("inference_stretch", 1.0, 0.3, 0.1, 20.0, "Run time of lone inference over its time at full speed."),
@@ -60,7 +65,7 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
         "training_patience_seconds", 7200.0, 1.0, 60.0, 1e6, "Mean time that training waits before it leaves."
     ),
     ParameterSpec(
-        "inference_patience_seconds", 300.0, 1.0, 1.0, 1e5, "Mean time that inference waits before it leaves."
+        "inference_patience_seconds", 60.0, 0.7, 5.0, 1e4, "Mean time that inference waits before it leaves."
     ),
     ParameterSpec("turn_share", 0.5, 0.7, 0.01, 20.0, "Share of a turn of all co-residents that protected work waits."),
     ParameterSpec("slowdown_share", 1.0, 0.7, 1e-3, 5.0, "Slow-down of protected inference over that of the rest."),
@@ -70,6 +75,10 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ParameterSpec(
         "crowding_ratio", 1.5, 0.5, 1.0, 20.0, "Room that waiting training leaves inference, over its demand."
     ),
+    ParameterSpec(
+        "crowded_out_exponent", 0.6, 0.6, 0.02, 2.0, "How the slow-down of protected work falls with its reserve."
+    ),
+    ParameterSpec("slack_ratio", 0.3, 0.5, 0.02, 5.0, "Room that waiting gangs leave requests, over what they hold."),
 )
 
 PARAMETER_COUNT: Final = len(PARAMETERS)
@@ -78,6 +87,9 @@ PRIOR: Final[FloatArray] = np.log([spec.prior for spec in PARAMETERS])
 SPREAD: Final[FloatArray] = np.array([spec.spread for spec in PARAMETERS])
 LOW: Final[FloatArray] = np.log([spec.low for spec in PARAMETERS])
 HIGH: Final[FloatArray] = np.log([spec.high for spec in PARAMETERS])
+
+TOLD_RATIO: Final = 0.9
+"""Share of its prior spread to which the error of a parameter must fall before it counts as told by observations."""
 
 # Metrics of which the twin knows the shape but not the level: without a sample it cannot say them.
 _LEVELLED: Final = ("node_temperature_celsius", "node_power_watts")
@@ -141,6 +153,12 @@ class TwinParameters:
     def value(self, name: str) -> float:
         """Return one parameter in its unit; ValueError where there is none of that name."""
         return math.exp(self.log_values[PARAMETER_NAMES.index(name)])
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Names of the parameters that the observations hardly move: they are as assumed, with the assumed spread."""
+        told = self.log_errors < TOLD_RATIO * SPREAD
+        return tuple(name for name, known in zip(PARAMETER_NAMES, told, strict=True) if not known)
 
     def to_json(self) -> str:
         """Return all of it as strict JSON; numbers survive exactly, NaN becomes null."""

@@ -27,6 +27,11 @@ CONTEXT_COMPONENTS: Final = len(TASK_CLASSES) + 3
 """Length of a context: tasks of each class, tasks waiting, demand pending, share allocated."""
 PRIOR_HITS: Final = 2.0
 """Hits, and misses, that are assumed before the first: trust starts at one half and moves as evidence comes."""
+UNPROVEN_REGION: Final = 0.5
+"""Region of a twin of which nothing was verified yet (assumption): a twin that is right loses a doubling, one that is
+wrong harms half as much."""
+LEAST_REGION: Final = 1.0 / 32.0
+"""Least region (assumption): a few agreeing changes lead back from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,13 @@ class Evidence:
     def hit(self) -> float:
         """1 where the sign came true, 0 where the opposite did, one half where it cannot be told from nothing."""
         return 0.5 if not self.clear else float(self.predicted_score * self.observed_score > 0)
+
+    @property
+    def way(self) -> float:
+        """1 where the promised sign clearly came true, -1 where it did not, 0 where it did, but not clearly."""
+        if not self.predicted_score * self.observed_score > 0:
+            return -1.0
+        return float(self.clear)
 
     @property
     def clear(self) -> bool:
@@ -124,6 +136,21 @@ class Trust:
             hits += weight * one.hit
             trials += weight
         return (PRIOR_HITS + hits) / (2.0 * PRIOR_HITS + trials)
+
+    def region_at(self, at_seconds: float) -> float:
+        """Return the trust region at a time, over 0 and up to 1: the share of a full step that has been earned.
+
+        It doubles with each change that clearly went the way that was promised, and halves with each that was not seen
+        to go that way at all (Conn, Gould and Toint, "Trust-Region Methods", 2000, section 6.1); evidence fades as it
+        does for trust. Where `ratio_at` averages over what was seen, this asks what was seen last: a twin that has
+        shown nothing yet, or has just been wrong, is not let go far, however good its record.
+        """
+        newest = max((one.at_seconds for one in self._evidence), default=0.0)
+        doublings, least = math.log2(UNPROVEN_REGION), math.log2(LEAST_REGION)
+        for one in self._evidence:
+            doublings += one.way * one.faded(max(at_seconds, newest))
+            doublings = min(max(doublings, least), 0.0)
+        return float(2.0**doublings)
 
     @property
     def sign_hit_ratio(self) -> float:

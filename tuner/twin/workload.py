@@ -145,13 +145,17 @@ def scenarios_of(
     training = running[1] + running[2]
     running[1] = min(shares[1, 1] * load.arrivals_per_second[1] * BRIEF_SECONDS, training)
     running[2] = training - running[1]
+    waiting = load.waiting_tasks @ shares
+    if shares[_INFERENCE, 3] > 0.0:
+        # Protected work goes first: who waits is the open.
+        waiting[3], waiting[4] = waiting[3] + waiting[4], 0.0
     runs = service[:, _CLASS_OF_GROUP].copy()
     runs[:, 1], runs[:, 2] = BRIEF_SECONDS, load.training_stay_seconds * service[:, 1] / load.service_seconds[1]
     return Scenarios(
         arrivals_per_second=arrivals @ shares,
         recent_per_second=np.tile(load.arrivals_per_second @ shares, (count, 1)),
         running_tasks=np.tile(running, (count, 1)),
-        waiting_tasks=np.tile(load.waiting_tasks @ shares, (count, 1)),
+        waiting_tasks=np.tile(waiting, (count, 1)),
         service_seconds=runs,
         demand_accelerators=np.tile(load.demand_accelerators[_CLASS_OF_GROUP], (count, 1)),
         accelerators_count=np.full(count, load.accelerators_count),

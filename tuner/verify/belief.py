@@ -51,7 +51,12 @@ def corrected(expected_terms: MetricVector, expected_score: float) -> MetricVect
 
 
 def combine(
-    expected_terms: MetricVector, measured: Mapping[int, Estimate], *, weights: MetricVector, samples: int
+    expected_terms: MetricVector,
+    measured: Mapping[int, Estimate],
+    *,
+    weights: MetricVector,
+    samples: int,
+    promised: bool = True,
 ) -> Estimate:
     """Return the score that is believed after an expectation was corrected by a measurement.
 
@@ -63,13 +68,14 @@ def combine(
         measured: What each weighted metric was measured to add, by its number.
         weights: Weights of the score, shape (13,).
         samples: How many samples were measured.
+        promised: Whether the expectation counts; else it only tells how far a metric may have moved, either way.
     """
     mean = variance = 0.0
     for index, term in measured.items():
         expected = float(np.nan_to_num(expected_terms[index]))
         prior = max(abs(expected), DOUBT_RATIO * float(weights[index])) ** -2
         weight = _precision(term)
-        mean += (prior * expected + (weight * term.mean if weight else 0.0)) / (prior + weight)
+        mean += (prior * expected * promised + (weight * term.mean if weight else 0.0)) / (prior + weight)
         variance += 1.0 / (prior + weight)
     return Estimate(mean=mean, error=float(np.sqrt(variance)), samples=samples, degrees=np.inf)
 

@@ -134,6 +134,12 @@ class Switchback:
         harm_evidence: The same that it harms.
         last_at_seconds: Time of the newest look.
         seen: What it brought.
+        allowance: What it may cost to try the change, in score times seconds, whatever noise is in that; NaN where
+            the comparison alone decides.
+        cost: What it has cost so far: the score of the setting on trial against the newest of the one before, over the
+            time that it was in force; below 0 where it gained.
+        costed_at_seconds: Up to when that is counted.
+        tried_seconds: How long the setting on trial was in force, as far as that is counted.
         errors: Consecutive looks without usable data.
         rejections: Consecutive looks whose queries were refused.
         restarts: Restarts of the scheduler so far.
@@ -167,11 +173,20 @@ class Switchback:
     harm_evidence: float = 0.0
     last_at_seconds: float
     seen: Seen = Seen.NOTHING
+    allowance: float = np.nan
+    cost: float = 0.0
+    costed_at_seconds: float = np.nan
+    tried_seconds: float = 0.0
     errors: int = 0
     rejections: int = 0
     restarts: int = 0
     dropped: int = 0
     samples: int = 0
+
+    @property
+    def unproven(self) -> bool:
+        """Whether what the twin promised counts for nothing, because no verified change has borne it out yet."""
+        return bool(np.isfinite(self.allowance))
 
     @property
     def pairs(self) -> int:
@@ -240,6 +255,7 @@ def begin(
     alpha: float,
     first_before: Look | None = None,
     noise: FloatArray | None = None,
+    allowance: float = np.nan,
 ) -> Switchback:
     """Return the trial of a change that has become effective.
 
@@ -256,6 +272,7 @@ def begin(
         first_before: The setting before, as it was just before the change: it saves the first leg.
         noise: What each metric adds to the score of each interval before the change against the one before it, shape
             (k, 13), oldest first; see `neighbours`.
+        allowance: What it may cost to try the change, in score times seconds; NaN where that is not limited.
 
     Raises:
         ValueError: The change was never seen to be in force, or `alpha` is not over 0 and under 1.
@@ -291,6 +308,8 @@ def begin(
         pairs_before=np.empty((0, METRIC_COUNT)),
         pairs_after=np.empty((0, METRIC_COUNT)),
         last_at_seconds=effective,
+        allowance=allowance,
+        costed_at_seconds=effective,
     )
 
 
@@ -333,6 +352,7 @@ def advance(trial: Switchback, look: Look) -> Switchback:
             seen=Seen.OTHER_MODE if not look.comparable else Seen.IDLE,
             leg_at_seconds=trial.leg_at_seconds + seconds,
             quiet_at_seconds=look.at_seconds,
+            costed_at_seconds=look.at_seconds,
             errors=0,
             rejections=0,
         )
@@ -349,7 +369,7 @@ def _measured(trial: Switchback, metrics: MetricVector) -> Switchback:
     """Return the trial with the metrics of its newest look; they count where it reaches back to nothing else."""
     if not _usable(trial, metrics):
         return replace(trial, seen=Seen.NO_DATA, errors=trial.errors + 1, rejections=0)
-    seen = replace(trial, seen=Seen.METRICS, errors=0, rejections=0)
+    seen = _costed(replace(trial, seen=Seen.METRICS, errors=0, rejections=0), metrics)
     at_seconds = trial.last_at_seconds
     clean = at_seconds >= max(trial.leg_at_seconds, trial.quiet_at_seconds) + trial.recent_window_seconds
     if trial.wanted is not trial.in_force or not clean:
@@ -363,12 +383,31 @@ def _measured(trial: Switchback, metrics: MetricVector) -> Switchback:
     return _ended(counted) if at_seconds >= trial.leg_at_seconds + trial.terms.leg_seconds else counted
 
 
+def _costed(trial: Switchback, metrics: MetricVector) -> Switchback:
+    """Return the trial with what the setting on trial has cost up to its newest look.
+
+    The wash-out counts: what work pays that was placed under the other setting, it pays for the switch. Only looks that
+    reach back beyond the switch say nothing yet; the first that does not stands for the time since.
+    """
+    at_seconds = trial.last_at_seconds
+    if trial.in_force is not Leg.AFTER or at_seconds < trial.quiet_at_seconds + trial.recent_window_seconds:
+        return trial
+    score, seconds = trial.score(metrics, trial.untouched()), at_seconds - trial.costed_at_seconds
+    return replace(
+        trial,
+        cost=trial.cost + (score * seconds if np.isfinite(score) else 0.0),
+        costed_at_seconds=at_seconds,
+        tried_seconds=trial.tried_seconds + seconds,
+    )
+
+
 def _anew(trial: Switchback, at_seconds: float) -> Switchback:
     """Return the trial with its leg beginning with a wash-out at a time."""
     return replace(
         trial,
         leg_at_seconds=at_seconds + trial.wash_out_seconds,
         quiet_at_seconds=at_seconds,
+        costed_at_seconds=at_seconds,
         looked_at_seconds=np.empty(0),
         looked=np.empty((0, METRIC_COUNT)),
         errors=0,

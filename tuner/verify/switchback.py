@@ -3,9 +3,11 @@
 | what the newest look finds                              | outcome      | step                 |
 | ------------------------------------------------------- | ------------ | -------------------- |
 | a safety metric beyond its limit on trial, not before   | failed       | roll back, harm      |
+| it has cost more than it may                            | failed       | roll back, harm      |
 | within a leg: far worse than the setting before         | failed       | roll back, harm      |
 | a pair ends: worse, likely                              | failed       | roll back, harm      |
 | a pair ends: better, certain                            | successful   | promote              |
+| a pair ends: the twin is not proven, and was contradicted | failed, or inconclusive | roll back     |
 | the last pair ends, or hardly any more could promote    | inconclusive | keep, or roll back   |
 | no data, or a refused query, `max_errors` times in a row | error       | roll back            |
 | more than `max_errors` restarts of the scheduler        | error        | roll back            |
@@ -17,7 +19,9 @@ Safety metrics can only fail a change, and the score alone promotes it. "Certain
 looking often promotes nothing (`sequential`); what `alpha` a trial may take, the budget of the day says (`budget`).
 "Likely" is a fourth over all pairs. A query that is refused is wrong, and tells nothing of the change: it never counts
 as harm. What is left uncertain is kept only where the twin's expectation, corrected metric by metric by what the pairs
-showed, is on the good side (`belief`); it is then neither remembered as verified nor fallen back to.
+showed, is on the good side (`belief`); it is then neither remembered as verified nor fallen back to. While no verified
+change has borne the twin out, its expectation counts for nothing there: the pairs alone must speak for the change, and
+what it costs to ask them is limited.
 
 To promote or keep is to leave the setting on trial in force: it has to be put in force again where the other one is.
 """
@@ -32,7 +36,7 @@ from tuner.values.metrics import METRIC_NAMES, METRICS, SIGNS, MetricVector
 from tuner.values.stages import Outcome, Step, Verification
 from tuner.verify.belief import combine, corrected
 from tuner.verify.legs import Leg, Look, Seen, Switchback, advance, begin, learned_wash_out, switched
-from tuner.verify.sequential import deviation, evidence, past_noise
+from tuner.verify.sequential import Noise, deviation, evidence, past_noise
 from tuner.verify.statistics import Estimate, means
 
 __all__ = [
@@ -53,6 +57,13 @@ SUDDEN_ALPHA: Final = 0.03
 
 LIKELY: Final = 0.84
 """Confidence, one-sided, at which a change that is not certain is taken for worse: one standard error."""
+
+USUAL_NOISE: Final = 0.1
+"""Deviation of a metric from pair to pair that is usual, as a relative change (assumption): what one or two pairs tell
+of it is too little to go by alone."""
+
+USUAL_DEGREES: Final = 2.0
+"""How many pairs that is worth (assumption): the fewest with which an error can be told."""
 
 MIN_FUTILE_PAIRS: Final = 2
 """Fewest pairs before a comparison is given up: with the first two, an even drift drops out."""
@@ -109,12 +120,37 @@ def believe(trial: Switchback) -> Estimate:
     return combine(promised, measured, weights=trial.weights, samples=trial.pairs)
 
 
-def _measured(terms: MetricVector, noise: MetricVector) -> Estimate:
-    """Return what one metric was measured to add to the score; its error is infinite where few values would tell it."""
+def witnessed(trial: Switchback) -> Estimate:
+    """Return the score that is believed of a change from its pairs alone, metric by metric; NaN without any.
+
+    The sum of the metrics is as noisy as the noisiest of them. Here each counts by how sharply it was measured, against
+    the belief that it did not change; what was promised says how far it may have, and not which way.
+    """
+    if not trial.pairs:
+        return Estimate(np.nan, np.nan, 0, 1.0)
+    terms = trial.pair_terms()
+    measured = {
+        int(index): _measured(terms[:, index], trial.noise_terms[:, index], usual=USUAL_NOISE * trial.weights[index])
+        for index in np.flatnonzero(trial.weights > 0)
+    }
+    return combine(trial.expected_terms, measured, weights=trial.weights, samples=trial.pairs, promised=False)
+
+
+def _measured(terms: MetricVector, noise: MetricVector, *, usual: float = 0.0) -> Estimate:
+    """Return what one metric was measured to add to the score; its error is infinite where few values would tell it.
+
+    Args:
+        terms: What each pair shows, shape (n,).
+        noise: What was known of the noise before.
+        usual: Deviation that is taken for the usual one of a pair, on top of what is known; 0 for none.
+    """
     terms = terms[np.isfinite(terms)]
     if not len(terms):
         return Estimate(np.nan, np.nan, 0, 1.0)
-    spread, degrees = deviation(terms, past_noise(noise))
+    known = past_noise(noise)
+    if usual > 0:
+        known = Noise(known.squares + USUAL_DEGREES * usual**2, known.degrees + USUAL_DEGREES)
+    spread, degrees = deviation(terms, known)
     # The variance of Student's distribution, which has none at two degrees of freedom and under.
     error = spread * np.sqrt(degrees / (degrees - 2) / len(terms)) if degrees > 2 else np.inf
     return Estimate(float(terms.mean()), float(error), len(terms), max(degrees, 1.0))
@@ -125,6 +161,8 @@ def _harm(trial: Switchback) -> _Result | None:
     unsafe = _unsafe(trial)
     if unsafe is not None:
         return _Result(Outcome.FAILED, Step.ROLL_BACK, unsafe, harm=True)
+    if trial.cost > trial.allowance and trial.in_force is Leg.AFTER:
+        return _Result(Outcome.FAILED, Step.ROLL_BACK, _too_dear(trial), harm=True)
     sudden = _sudden(trial)
     if sudden is not None:
         return _Result(Outcome.FAILED, Step.ROLL_BACK, sudden, harm=True)
@@ -183,12 +221,23 @@ def _sudden(trial: Switchback) -> str | None:
     return f"harm within the leg: {worse * 100:.1f} % worse after {covered:.0f} s of it, over {bound * 100:.1f} %"
 
 
+def _too_dear(trial: Switchback) -> str:
+    """Say what the change has cost and what it may, both as minutes at a score one per cent worse."""
+    cost, allowance = (score_seconds / 60 * 100 for score_seconds in (trial.cost, trial.allowance))
+    return (
+        f"harm: so far it cost as much as {cost:.0f} min at a score 1 % worse, and while the twin is not proven "
+        f"a trial may cost {allowance:.0f}; {_told(trial)}"
+    )
+
+
 def _end(trial: Switchback) -> _Result | None:
     """Return the result where the comparison has come to an end."""
     enough = trial.gain_plan.enough
     if trial.gain_evidence >= enough:
         reason = f"{_told(trial)}, {_strength(trial.gain_evidence)} of {np.exp(enough):.3g} needed: surely better"
         return _Result(Outcome.SUCCESSFUL, Step.PROMOTE, reason)
+    if trial.unproven and trial.pairs and (seen := witnessed(trial)).mean > 0:
+        return _contradicted(trial, seen)
     if trial.pairs >= trial.terms.max_pairs:
         return _undecided(trial, f"not certain after {trial.pairs} pairs")
     if trial.dropped > trial.terms.max_inconclusive:
@@ -196,6 +245,17 @@ def _end(trial: Switchback) -> _Result | None:
     if trial.pairs >= MIN_FUTILE_PAIRS and _told_enough(trial) and _futile(trial):
         return _undecided(trial, f"the {trial.terms.max_pairs - trial.pairs} pairs left could hardly make it certain")
     return None
+
+
+def _contradicted(trial: Switchback, seen: Estimate) -> _Result:
+    """Return the result where what was seen speaks against a change for which nothing else speaks."""
+    reason = (
+        f"{_told(trial)}; weighed metric by metric {_percent(seen)} worse, against {-trial.expected_score * 100:.1f} % "
+        f"better that a twin which is not proven has promised, so undone"
+    )
+    if seen.mean > seen.error:
+        return _Result(Outcome.FAILED, Step.ROLL_BACK, f"harm: {reason}", harm=True)
+    return _Result(Outcome.INCONCLUSIVE, Step.ROLL_BACK, reason)
 
 
 def _told_enough(trial: Switchback) -> bool:
@@ -220,7 +280,8 @@ def _futile(trial: Switchback) -> bool:
 
 def _undecided(trial: Switchback, why: str) -> _Result:
     """Return the result of a comparison that ends without one."""
-    told, believed = f"{_told(trial)}, {_strength(trial.gain_evidence)}: {why}", believe(trial)
+    told = f"{_told(trial)}, {_strength(trial.gain_evidence)}: {why}"
+    believed = witnessed(trial) if trial.unproven else believe(trial)
     if compared(trial).lower(LIKELY) > 0:
         return _Result(Outcome.INCONCLUSIVE, Step.ROLL_BACK, f"{told}; more likely worse than better, so undone")
     if trial.pairs and believed.mean < 0:
