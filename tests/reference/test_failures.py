@@ -26,7 +26,7 @@ from tuner.values.metrics import METRIC_INDEX
 CLUSTER = ClusterSpec(name="small", zone_nodes=(2, 2), gpus_per_node=4, cpu_slots_per_node=4)
 
 
-@numba.njit
+@numba.njit()
 def count(engine: Engine) -> None:
     """Count what is free, as placement does; what is compiled inside the engine cannot be called from here."""
     count_free(engine)
