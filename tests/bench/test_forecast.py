@@ -6,6 +6,10 @@ import pytest
 
 from tuner.bench import forecast
 from tuner.bench.recording import SERIES, RunSpec, record
+from tuner.bench.worst_windows import draw, worst_of
+from tuner.forecast.naive import LastValue
+from tuner.forecast.scoring import windows_of
+from tuner.forecast.traces import Trace
 from tuner.reference.cluster import PRESETS
 
 
@@ -45,3 +49,20 @@ def test_a_recording_holds_a_sample_a_minute_of_every_series(tmp_path: Path) -> 
         assert tuple(data["names"]) == SERIES
         assert data["values"].shape == (1, len(SERIES), 12)
         assert data["accelerators"][0] > 0
+
+
+def test_the_worst_windows_are_drawn_each_of_another_series(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    series = tuple(rng.normal(size=900) for _ in range(4))
+    trace = Trace("mine", ("a", "b", "c", "d"), series, (600,) * 4)
+    windows = windows_of(trace)
+    told = LastValue().forecast(windows.batch)
+    told[[3, 4, windows.starts[2]]] += 50.0  # Two windows of the first series, and one of the third.
+
+    worst = worst_of(trace, windows, told, count=2)
+    draw(worst, tmp_path / "worst.png")
+
+    assert {one.label.split(",")[0] for one in worst} == {"mine: a", "mine: c"}
+    assert worst[0].harm > 10.0
+    assert len(worst[0].history) == 90
+    assert (tmp_path / "worst.png").read_bytes().startswith(b"\x89PNG")

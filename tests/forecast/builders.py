@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tuner.forecast.batch import COVARIATE_FEATURES, WINDOW_STEPS, Batch
+from tuner.forecast.batch import COVARIATE_FEATURES, LEVELS, MOVEMENTS, WINDOW_STEPS, Batch
 from tuner.values.metrics import METRIC_COUNT
 from tuner.values.stages import STEP_SECONDS, FloatArray, Observation, SeriesFrame
 
@@ -18,7 +18,9 @@ def batch_of(window: FloatArray, *, horizon: int = 15, spread: float = 1.0) -> B
         known=ones.copy(),
         scale=ones * spread,
         reach=ones * 1e6,
-        hour=window.mean(axis=1),
+        movements=np.full((count, MOVEMENTS), spread),
+        levels=np.repeat(window.mean(axis=1)[:, None], LEVELS, axis=1),
+        held=np.zeros(count),
         still=np.zeros(count),
         yesterday=np.full((count, WINDOW_STEPS + horizon), np.nan),
         typical=np.full((count, WINDOW_STEPS + horizon), np.nan),

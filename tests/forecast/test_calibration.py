@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tuner.forecast.calibration import FACTOR_RANGE, FACTOR_RANGE_WHOLE, Calibration
+from tuner.forecast.calibration import COUNT_MARGINS, FACTOR_RANGE, FACTOR_RANGE_WHOLE, Calibration
 from tuner.values.stages import FloatArray
 
 
@@ -78,3 +78,32 @@ def test_a_spread_of_nothing_says_nothing() -> None:
     calibration.close(raw, raw, np.ones((300, 15)), np.zeros(300, dtype=np.bool_))
 
     np.testing.assert_array_equal(calibration.factors, 1.0)
+
+
+def test_counts_that_are_covered_too_often_are_not_widened() -> None:
+    # Nine in ten stand still without any spread; the others miss theirs, and ask for more of it.
+    calibration = Calibration()
+    raw = np.zeros((400, 15, 3))
+    raw[:10] = [-1.0, 0.0, 1.0]
+    truth = np.zeros((400, 15))
+    truth[:10] = 3.0
+
+    for _ in range(4):
+        calibration.close(raw, raw, truth, np.ones(400, dtype=np.bool_))
+
+    assert calibration.coverage[1] > 0.95
+    np.testing.assert_array_equal(calibration.factors[1], 1.0)
+
+
+def test_the_margin_of_counts_follows_their_coverage_within_bounds() -> None:
+    calibration = Calibration()
+    raw = np.zeros((400, 15, 3))
+    counts = np.ones(400, dtype=np.bool_)
+    margins = []
+
+    for truth in (0.0, 1.0):
+        for _ in range(50):
+            calibration.close(raw, raw, np.full((400, 15), truth), counts)
+        margins.append(calibration.count_margin)
+
+    assert margins == [COUNT_MARGINS[1], COUNT_MARGINS[0]]

@@ -8,6 +8,7 @@ from tuner.values.stages import FloatArray, SeriesFrame
 
 NOTHING = np.full(COVARIATE_FEATURES, np.nan)
 DAY = 1440
+EXACT = ["window", "known", "scale", "reach", "held", "still", "yesterday", "typical"]
 
 
 def series(steps: int, *, seed: int = 1) -> FloatArray:
@@ -26,7 +27,7 @@ def seen(values: FloatArray, *, name: str = "x", nodes_of: str | None = None) ->
     return describer.batch(NOTHING)
 
 
-@pytest.mark.parametrize("field", ["window", "known", "scale", "reach", "hour", "still", "yesterday", "typical"])
+@pytest.mark.parametrize("field", EXACT)
 def test_scoring_describes_a_series_as_life_does(field: str) -> None:
     values = series(3 * DAY + 300)
 
@@ -36,7 +37,7 @@ def test_scoring_describes_a_series_as_life_does(field: str) -> None:
     np.testing.assert_allclose(live, scored, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("field", ["window", "known", "scale", "reach", "hour", "still", "yesterday", "typical"])
+@pytest.mark.parametrize("field", EXACT)
 def test_scoring_describes_a_node_as_life_does(field: str) -> None:
     # The last step ends a block of five, the phase that stands for all in scoring.
     values = series(DAY + 295)
@@ -47,6 +48,40 @@ def test_scoring_describes_a_node_as_life_does(field: str) -> None:
     np.testing.assert_allclose(live, scored, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("nodes_of", "steps"), [(None, 9 * DAY + 300), ("node_power_watts", DAY + 295)])
+def test_scoring_sees_the_long_run_nearly_as_life_does(nodes_of: str | None, steps: int) -> None:
+    # In life blocks of five minutes follow each other; scoring takes blocks that end at every minute.
+    values = series(steps)
+
+    live = seen(values, nodes_of=nodes_of)
+    scored = batch_at(values, np.array([len(values) - 1]), horizon=20, as_node=nodes_of is not None)
+
+    np.testing.assert_allclose(live.movements, scored.movements, rtol=0.1)
+    np.testing.assert_allclose(live.levels, scored.levels, rtol=0.02)
+
+
+def test_scoring_sees_what_holds_still_as_life_does() -> None:
+    # Running sums of tenths leave a remainder: it must not look like movement.
+    values = np.repeat(np.random.default_rng(1).normal(size=60) + 0.1, 53)
+
+    live, scored = seen(values), batch_at(values, np.array([len(values) - 1]), horizon=20)
+
+    assert live.held[0] == pytest.approx(0.62, abs=0.05)
+    assert scored.held[0] == pytest.approx(live.held[0], abs=0.05)
+
+
+def test_a_young_tuner_is_described_as_in_life() -> None:
+    values = series(3 * DAY)
+    young = seen(values[-120:])
+
+    scored = batch_at(values, np.array([len(values) - 1]), horizon=20, memory_steps=120)
+
+    for field in EXACT:
+        np.testing.assert_allclose(getattr(young, field), getattr(scored, field), rtol=1e-9, err_msg=field)
+    np.testing.assert_allclose(young.movements, scored.movements, rtol=0.25, atol=0.05)
+    np.testing.assert_allclose(young.levels, scored.levels, rtol=0.02)
+
+
 def test_a_description_knows_nothing_of_what_follows_its_origin() -> None:
     values = series(2 * DAY)
     spoiled = values.copy()
@@ -54,7 +89,7 @@ def test_a_description_knows_nothing_of_what_follows_its_origin() -> None:
 
     clean, same = (batch_at(one, np.array([1999]), horizon=20, past=values[:1000]) for one in (values, spoiled))
 
-    for name in ("window", "scale", "reach", "hour", "still", "yesterday", "typical"):
+    for name in ("window", "scale", "reach", "movements", "levels", "held", "still", "yesterday", "typical"):
         np.testing.assert_allclose(getattr(clean, name), getattr(same, name), rtol=1e-9, err_msg=name)
 
 

@@ -78,6 +78,25 @@ def test_counts_are_whole_numbers() -> None:
     np.testing.assert_array_equal(told[0, 0], [2.0, 3.0, 6.0])
 
 
+def test_the_highest_count_is_rounded_up_the_less_the_larger_the_margin() -> None:
+    batch = batch_of(np.full((1, WINDOW_STEPS), 3.0))
+    batch.whole[:] = True
+    quantiles = np.tile([2.6, 3.0, 5.6], (1, 15, 1))
+
+    told = [finish(quantiles, batch, count_margin=margin)[0, 0].tolist() for margin in (0.0, 0.2, 0.5)]
+
+    assert told == [[3.0, 3.0, 6.0], [3.0, 3.0, 5.0], [3.0, 3.0, 5.0]]
+
+
+def test_windows_that_a_clock_in_the_future_opened_are_dropped() -> None:
+    fleet = Fleet((LastValue(),), series=4)
+    fleet.forecast(batch_of(walk()), step=5_000)
+
+    assert fleet.due_at(100) is None
+    fleet.forecast(batch_of(walk()), step=100)
+    assert fleet.due_at(115) == 100
+
+
 def test_changes_keep_five_digits_however_large_the_series() -> None:
     batch = batch_of(np.full((1, WINDOW_STEPS), 1e9))
 

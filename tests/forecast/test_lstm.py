@@ -9,7 +9,7 @@ from tests.forecast.builders import batch_of
 from tuner.errors import ForecastFailed
 from tuner.forecast import lstm
 from tuner.forecast.batch import WINDOW_STEPS, Batch
-from tuner.forecast.features import COVARIATE_INPUTS, HORIZON_STEPS, STATIC_FEATURES, encode, hide_profiles
+from tuner.forecast.features import COVARIATE_INPUTS, HORIZON_STEPS, STATIC_FEATURES, encode, hide_typical
 from tuner.forecast.lstm import EXACT_SERIES, REST_CALLS, Lstm, stretch
 from tuner.forecast.network import Network
 from tuner.forecast.training import save
@@ -180,11 +180,14 @@ def test_an_untrained_covariate_counts_for_nothing() -> None:
     torch.testing.assert_close(plain, same)
 
 
-def test_hidden_days_look_like_days_that_were_never_known() -> None:
-    known, unknown = encode(with_days(batch_of(walk()))), encode(batch_of(walk()))
+def test_a_hidden_typical_day_looks_like_one_that_was_never_known() -> None:
+    batch = with_days(batch_of(walk()))
+    known = encode(batch)
+    batch.typical[:] = np.nan
+    unknown = encode(batch)
     every = np.ones(5, dtype=np.bool_)
 
-    hide_profiles(known.sequence, known.static, yesterday=every, typical=every)
+    hide_typical(known.sequence, known.static, every)
 
     np.testing.assert_array_equal(known.sequence, unknown.sequence)
     np.testing.assert_array_equal(known.static, unknown.static)

@@ -46,7 +46,7 @@ def test_a_missing_sample_never_erases_one_that_was_had() -> None:
     np.testing.assert_array_equal(seen.values, [[NAN, NAN, 1, 2, 3]])
 
 
-def test_a_clock_that_was_set_back_only_fills_gaps() -> None:
+def test_a_frame_that_is_a_little_late_only_fills_gaps() -> None:
     seen = memory()
     seen.merge(frame("a", 10, [[10]]))
     seen.merge(frame("a", 8, [[8]]))
@@ -55,12 +55,23 @@ def test_a_clock_that_was_set_back_only_fills_gaps() -> None:
     assert seen.end_step == 10
 
 
-def test_a_clock_that_was_set_far_back_changes_nothing() -> None:
+def test_a_clock_that_jumped_ahead_and_came_back_leaves_no_newest_sample_in_the_future() -> None:
+    seen = memory(8)
+    seen.merge(frame("a", 4, [[1, 2, 3, 4]]))
+    seen.merge(frame("a", 9, [[99]]))
+    seen.merge(frame("a", 5, [[5]]))
+
+    np.testing.assert_array_equal(seen.values, [[NAN, NAN, NAN, NAN, 2, 3, 4, 5]])
+    assert seen.end_step == 5
+
+
+def test_a_clock_that_was_set_far_back_starts_anew() -> None:
     seen = memory()
     seen.merge(frame("a", 1000, [[10]]))
     seen.merge(frame("a", 8, [[8]]))
 
-    np.testing.assert_array_equal(seen.values, [[NAN, NAN, NAN, NAN, 10]])
+    np.testing.assert_array_equal(seen.values, [[NAN, NAN, NAN, NAN, 8]])
+    assert seen.end_step == 8
 
 
 def test_a_long_silence_forgets_everything() -> None:

@@ -217,7 +217,7 @@ def test_a_shift_is_named() -> None:
     values = rng.normal(size=(2, 900)) * 0.1
     values[1, 700:] += rng.normal(size=200).cumsum() * 20
 
-    stage, _ = shown(values[:, :760], every=15)
+    stage, _ = shown(values[:, :790], every=15)
 
     assert stage.drifted() == ("s1",)
 

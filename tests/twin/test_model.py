@@ -71,24 +71,41 @@ def test_repeats_bit_for_bit_and_does_not_depend_on_the_company_of_other_candida
     assert np.array_equal(together[3:4], evaluate(grid[3:4], make_scenarios(), parameters), equal_nan=True)
 
 
-@compiled
-@quick
-@given(extra=st.floats(0.0, 500.0), gangs=st.floats(0.0, 15.0), waiting=st.floats(0.0, 20.0), rate=st.floats(0.0, 20.0))
-def test_more_accelerators_never_make_anyone_wait_longer(
-    make_scenarios: MakeScenarios, extra: float, gangs: float, waiting: float, rate: float
-) -> None:
+def more(
+    make_scenarios: MakeScenarios, *, extra: float, gangs: float, waiting: float, rate: float
+) -> tuple[Scenarios, Scenarios]:
+    """Return the same load on 64 accelerators, and on some more."""
     load = {
         "arrivals_per_second": np.array([0.1, 0.004, rate]),
         "running_tasks": np.array([1.0, gangs, rate]),
         "waiting_tasks": np.array([0.0, waiting, 0.0]),
     }
-    small = make_scenarios(**load)
-    large = make_scenarios(**load, accelerators_count=64.0 + extra)
+    return make_scenarios(**load), make_scenarios(**load, accelerators_count=64.0 + extra)
 
-    # 10 %: a p95 over all starts may rise a little when more of the long-waiting start at all, and a little more room
-    # may let a gang in that then holds what smaller work would have had (8 % seen).
+
+@compiled
+@quick
+@given(extra=st.floats(0.0, 500.0), gangs=st.floats(0.0, 12.0), rate=st.floats(0.0, 20.0))
+def test_more_accelerators_never_make_anyone_wait_longer_while_there_is_room_for_every_gang(
+    make_scenarios: MakeScenarios, extra: float, gangs: float, rate: float
+) -> None:
+    small, large = more(make_scenarios, extra=extra, gangs=gangs, waiting=0.0, rate=rate)
+
     for metric in ("queue_length", "high_priority_wait_seconds", "pending_demand_ratio", "task_abandonment_ratio"):
-        assert one(large, metric) <= one(small, metric) * 1.10 + 1e-6
+        assert one(large, metric) <= one(small, metric) * 1.01 + 1e-6
+
+
+@compiled
+@quick
+@given(extra=st.floats(0.0, 500.0), gangs=st.floats(0.0, 15.0), waiting=st.floats(0.0, 20.0), rate=st.floats(0.0, 20.0))
+def test_more_accelerators_never_leave_a_larger_share_of_demand_waiting(
+    make_scenarios: MakeScenarios, extra: float, gangs: float, waiting: float, rate: float
+) -> None:
+    small, large = more(make_scenarios, extra=extra, gangs=gangs, waiting=waiting, rate=rate)
+
+    # Demand only: where gangs wait, more room lets some in, which then hold what smaller work would have had (on such
+    # anomalies: R. L. Graham, "Bounds on multiprocessing timing anomalies", 1969).
+    assert one(large, "pending_demand_ratio") <= one(small, "pending_demand_ratio") * 1.01 + 1e-6
 
 
 @compiled

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from tuner.bench.results import Results
+from tuner.bench.worst_windows import Worst, draw, worst_of
 from tuner.forecast.batch import Batch, IntArray
 from tuner.forecast.examples import NODE_TRACES
 from tuner.forecast.fleet import bound, finish
@@ -59,12 +60,13 @@ FITTED_WINDOWS: Final = 150
 """Windows on which statsmodels is scored: it is fitted anew in each."""
 
 
-def run(*, series: Path | None = None, quick: bool = False) -> Results:
+def run(*, series: Path | None = None, plot: Path | None = None, quick: bool = False) -> Results:
     """Score the forecasters and time them.
 
     Args:
         series: Any data as CSV or parquet with columns `series`, `timestamp`, `value`, scored with the shipped weights
             instead of the shipped traces.
+        plot: PNG file to draw the windows to in which the published forecast lost most to last value.
         quick: Score the shipped weights only, and statsmodels on few windows.
 
     Raises:
@@ -81,8 +83,11 @@ def run(*, series: Path | None = None, quick: bool = False) -> Results:
             "statsmodels_windows_per_trace": fitted_windows,
         },
     )
+    worst = []
     for trace in [read_series(series)] if series else map(load, TRACES):
-        _score_trace(results, trace, weights, fitted_windows=fitted_windows)
+        worst += _score_trace(results, trace, weights, fitted_windows=fitted_windows)
+    if plot is not None:
+        draw(worst, plot)
     if not series:
         _ablate_covariates(results, weights)
     for count, goal in SPEED_GOALS.items():
@@ -90,7 +95,8 @@ def run(*, series: Path | None = None, quick: bool = False) -> Results:
     return results
 
 
-def _score_trace(results: Results, trace: Trace, weights: Sequence[Path], *, fitted_windows: int) -> None:
+def _score_trace(results: Results, trace: Trace, weights: Sequence[Path], *, fitted_windows: int) -> list[Worst]:
+    """Add all figures of a trace; return the worst windows of the weights in use."""
     # Series that are nodes are described as nodes' memories allow: an hour at one minute, a day at five.
     windows = windows_of(trace, as_node=trace.name in NODE_TRACES)
     own = score(LastValue().forecast(windows.batch), windows)
@@ -98,11 +104,13 @@ def _score_trace(results: Results, trace: Trace, weights: Sequence[Path], *, fit
     simple = (LastValue(), Smoothing(), DampedTrend())
     answers = answers_of((*simple, LocalTrend()), windows)
     runs, alone = [], []
+    worst: list[Worst] = []
     for path in weights:
         members = (*simple, Lstm(path))
         said = {**answers, **answers_of(members[-1:], windows)}
         served, _ = roll(members, said, windows)
         runs.append(score(served, windows))
+        worst = worst or worst_of(trace, windows, served)
         alone.append(score(finish(bound(said[Lstm.name], windows.batch), windows.batch), windows))
     _add_ensemble(results, trace, runs, base)
     for name in answers:
@@ -110,6 +118,7 @@ def _score_trace(results: Results, trace: Trace, weights: Sequence[Path], *, fit
     _add_row(results, trace.name, Lstm.name, _mean([one.relative_to(base) for one in alone]))
     for model in (DampedEts, Arima):
         _add_row(results, trace.name, model.name, _fitted_ratio(model, trace, windows, count=fitted_windows))
+    return worst
 
 
 def _add_ensemble(results: Results, trace: Trace, runs: Sequence[Scores], base: Scores) -> None:

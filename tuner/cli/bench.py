@@ -70,13 +70,14 @@ def forecast(
     series: Annotated[
         Path | None, typer.Option(help="CSV with series,timestamp,value to score with the shipped weights.")
     ] = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file to draw the worst windows to.")] = None,
     json: JsonFile = None,
     quick: Quick = False,
 ) -> None:
     """Forecast errors against simple models, on fixed origins of real series."""
     from tuner.bench.forecast import run
 
-    _finish(run(series=series, quick=quick), json)
+    _finish(run(series=series, plot=plot, quick=quick), json)
 
 
 @app.command()

@@ -57,6 +57,19 @@ COVARIATE_FEATURES: Final = 2 * len(COVARIATES)
 """Each covariate enters as its level and its change over the window."""
 
 
+LONG_MOVEMENTS: Final = 12
+"""Sizes of movement in the long run: see `traits`."""
+
+LONG_LEVELS: Final = 6
+"""Levels in the long run: see `traits`."""
+
+MOVEMENTS: Final = 2 * len(LAGS) + LONG_MOVEMENTS
+"""Sizes of movement of a series: over the last hour, over its memory, and in the long run."""
+
+LEVELS: Final = 1 + LONG_LEVELS
+"""Levels of a series: over the last hour, and in the long run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Many series, each at its origin; row i of every array belongs to series i.
@@ -66,7 +79,10 @@ class Batch:
         known: Share of the window's points that were real samples, shape (series,), 0..1.
         scale: Mean absolute change over 1..15 steps in the last day, shape (series,), >= 0.
         reach: Largest absolute change over 15 steps in the last day, shape (series,), >= 0.
-        hour: Mean of the last hour, shape (series,).
+        movements: Mean absolute changes, shape (series, MOVEMENTS), >= 0: over `LAGS` in the last hour, the same in the
+            last day (nodes: hour), and those of `LongRun`.
+        levels: Mean of the last hour, and those of `LongRun`, shape (series, LEVELS); NaN where not known.
+        held: As in `LongRun`, shape (series,).
         still: Share of the last day's steps that brought no change, shape (series,), 0..1.
         yesterday: Shape (series, WINDOW_STEPS + horizon): the same window a day ago and what followed; rows of NaN
             where there is no yesterday.
@@ -83,7 +99,9 @@ class Batch:
     known: FloatArray
     scale: FloatArray
     reach: FloatArray
-    hour: FloatArray
+    movements: FloatArray
+    levels: FloatArray
+    held: FloatArray
     still: FloatArray
     yesterday: FloatArray
     typical: FloatArray
@@ -166,22 +184,35 @@ def mean_rows(days: Sequence[FloatArray]) -> FloatArray:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
+def movements_of(values: FloatArray) -> FloatArray:
+    """Return the mean absolute change over each of `LAGS`, shape (series, len(LAGS)); 0 where nothing is known.
+
+    Args:
+        values: Shape (series, steps), NaN where no sample was had.
+    """
+    return np.stack([mean_known(np.abs(values[:, lag:] - values[:, :-lag])) for lag in LAGS], axis=1)
+
+
 def scale_of(values: FloatArray) -> FloatArray:
     """Return the mean absolute change over 1..15 steps, shape (series,); 0 where nothing is known.
 
     Args:
         values: Shape (series, steps), NaN where no sample was had.
     """
-    total = np.zeros(values.shape[0])
-    for lag in LAGS:
-        total += _mean_known(np.abs(values[:, lag:] - values[:, :-lag]))
-    return total / len(LAGS)
+    scale: FloatArray = movements_of(values).mean(axis=1)
+    return scale
 
 
-def _mean_known(values: FloatArray) -> FloatArray:
+def mean_known(values: FloatArray) -> FloatArray:
+    """Return the mean of each row's known samples, shape (series,); 0 where there are none."""
     known = np.isfinite(values)
     mean: FloatArray = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     return mean
+
+
+def mean_or_nan(values: FloatArray) -> FloatArray:
+    """Return the mean of each row's known samples, shape (series,); NaN where there are none."""
+    return np.where(np.isfinite(values).any(axis=1), mean_known(values), np.nan)
 
 
 def reach_of(values: FloatArray) -> FloatArray:
@@ -194,8 +225,8 @@ def reach_of(values: FloatArray) -> FloatArray:
 
 
 def hour_of(values: FloatArray) -> FloatArray:
-    """Return the mean of the last hour's known samples, shape (series,); 0 where there are none."""
-    return _mean_known(values[:, -HOUR_STEPS:])
+    """Return the mean of the last hour's known samples, shape (series,); NaN where there are none."""
+    return mean_or_nan(values[:, -HOUR_STEPS:])
 
 
 def still_of(values: FloatArray) -> FloatArray:

@@ -30,16 +30,30 @@ FACTOR_RANGE: Final = (0.7, 2.0)
 FACTOR_RANGE_WHOLE: Final = (1.0, 2.0)
 """The same for counts, which are only ever widened: while they stand still, any spread covers too much."""
 
+COUNT_MARGINS: Final = (0.2, 0.8)
+"""Bounds of the margin of counts: their highest quantile is rounded up from 0.7 of a whole one, or hardly ever."""
+
+COUNT_MARGIN_STEP: Final = 0.02
+"""Change of that margin whenever windows close."""
+
+COVERAGE_AIM_WHOLE: Final = (0.90, 0.945)
+"""Coverage of counts within which the margin stays as it is."""
+
 
 class Calibration:
     """Factors on the half-widths, below and above the median, for continuous series and for counts.
 
+    Counts that mostly stand still are covered too often, whatever the width: half a task more is rounded up to a whole
+    one. They are mended by a margin that is taken off the highest quantile before it is rounded.
+
     Attributes:
         factors: Shape (2, 2): row 0 for continuous series, row 1 for counts; below and above.
+        count_margin: What is taken off the highest quantile of counts.
     """
 
     def __init__(self) -> None:
         self.factors = np.ones((2, 2))
+        self.count_margin = COUNT_MARGINS[0]
         self._scores: tuple[list[FloatArray], list[FloatArray]] = ([], [])
         self._inside = np.zeros(2)
         self._count = np.zeros(2)
@@ -72,6 +86,8 @@ class Calibration:
             self._count[kind] = self._count[kind] * keep + known[rows].sum()
             self._remember(kind, _nonconformity(raw[rows], actual[rows]))
             self._refit(kind)
+            if kind:
+                self._round_less_or_more()
 
     def apply(self, quantiles: FloatArray, whole: BoolArray) -> FloatArray:
         """Return quantiles with the half-widths mended, shape (series, horizon, 3)."""
@@ -91,11 +107,20 @@ class Calibration:
         low, high = (COVERAGE_BAND, COVERAGE_BAND_WHOLE)[kind]
         if low <= self.coverage[kind] <= high:
             return
+        if kind and self.coverage[kind] > high:
+            # Scores tell of windows with a spread alone: they may ask for more of it even though too much is covered.
+            self.factors[kind] = 1.0
+            return
         scores = np.concatenate(self._scores[kind])
         known = np.isfinite(scores[..., 0])
         if len(scores) >= LEAST_WINDOWS and known.any():
             fitted = np.quantile(scores[known], 0.9, axis=0)
             self.factors[kind] = np.clip(fitted, *(FACTOR_RANGE, FACTOR_RANGE_WHOLE)[kind])
+
+    def _round_less_or_more(self) -> None:
+        low, high = COVERAGE_AIM_WHOLE
+        step = COUNT_MARGIN_STEP * (int(self.coverage[1] > high) - int(self.coverage[1] < low))
+        self.count_margin = float(np.clip(self.count_margin + step, *COUNT_MARGINS))
 
 
 def _nonconformity(raw: FloatArray, actual: FloatArray) -> FloatArray:

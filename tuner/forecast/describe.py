@@ -19,6 +19,7 @@ from tuner.forecast.batch import (
     fill_gaps,
     hour_of,
     mean_rows,
+    movements_of,
     reach_of,
     scale_of,
     still_of,
@@ -26,11 +27,9 @@ from tuner.forecast.batch import (
     whole_rows,
 )
 from tuner.forecast.memory import Memory
+from tuner.forecast.traits import BLOCK_STEPS, DAY_BLOCKS, WEEK_BLOCKS, LongRun, blocks_of, long_run_of
 from tuner.values.metrics import METRICS
 from tuner.values.stages import STEP_SECONDS, FloatArray, SeriesFrame
-
-COARSE_STEPS: Final = 5
-"""Steps that one sample of the coarse memory stands for: a day of a node at 5 minutes."""
 
 POOLED_SERIES: Final = 256
 """Series whose changes give a big fleet its common shape of spread; fleets up to this size take each series' own."""
@@ -62,9 +61,11 @@ class Describer:
         self._recent_steps = HOUR_STEPS if nodes_of else DAY_STEPS
         kept = HOUR_STEPS if nodes_of else max(TYPICAL_DAYS) * DAY_STEPS + margin
         self._fine = Memory(steps=kept, step_seconds=STEP_SECONDS)
-        self._coarse = Memory(steps=(DAY_STEPS + margin) // COARSE_STEPS + 2, step_seconds=COARSE_STEPS * STEP_SECONDS)
+        self._coarse = Memory(steps=(DAY_STEPS + margin) // BLOCK_STEPS + 2, step_seconds=BLOCK_STEPS * STEP_SECONDS)
         self._quantiles: tuple[FloatArray, FloatArray] | None = None
         self._quantiles_step = 0
+        self._long_run: LongRun | None = None
+        self._long_run_step = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,6 +82,7 @@ class Describer:
         before = self._fine.merge(frame)
         if not np.array_equal(before, np.arange(len(before))):
             self._quantiles = None
+            self._long_run = None
         if self._nodes_of is not None:
             self._merge_coarse()
         return before
@@ -115,12 +117,16 @@ class Describer:
             values.max(axis=1, initial=-np.inf, where=known),
         )
         ceilings = self._ceilings()
+        recent, memory = movements_of(values[:, -HOUR_STEPS:]), movements_of(values)
+        long_run = self._looked_back()
         return Batch(
             window=filled,
             known=known_ratio(window),
-            scale=scale_of(values),
+            scale=memory.mean(axis=1),
             reach=reach_of(values),
-            hour=hour_of(values),
+            movements=np.concatenate([recent, memory, long_run.movements], axis=1),
+            levels=np.concatenate([hour_of(values)[:, None], long_run.levels], axis=1),
+            held=long_run.held,
             still=still_of(values),
             yesterday=self._yesterday(),
             typical=self._typical(),
@@ -145,12 +151,25 @@ class Describer:
         return np.array([_ceiling(name) for name in self.names], dtype=np.float64)
 
     def _change_quantiles(self) -> tuple[FloatArray, FloatArray]:
-        stale = self.step - self._quantiles_step >= REFRESH_STEPS
+        stale = abs(self.step - self._quantiles_step) >= REFRESH_STEPS
         # While there is little history, every new minute tells much.
         if self._quantiles is None or stale or self._nodes_of is not None:
             self._quantiles = spread_of(self.history(), names=self.names, horizon=self._horizon)
             self._quantiles_step = self.step
         return self._quantiles
+
+    def _looked_back(self) -> LongRun:
+        """Return the long run, looked at anew whenever a block has passed."""
+        block = self.step // BLOCK_STEPS
+        if self._long_run is None or block != self._long_run_step:
+            self._long_run = long_run_of(self._blocks())
+            self._long_run_step = block
+        return self._long_run
+
+    def _blocks(self) -> FloatArray:
+        if self._nodes_of is not None:
+            return self._coarse.values[: len(self.names), -DAY_BLOCKS:]
+        return blocks_of(self._fine.values[:, -WEEK_BLOCKS * BLOCK_STEPS :])
 
     def _yesterday(self) -> FloatArray:
         if self._nodes_of is None:
@@ -171,7 +190,7 @@ class Describer:
     def _interpolated(self, first: int, count: int) -> FloatArray:
         values = self._coarse.values[: len(self.names)]
         # A coarse sample is the mean of the five steps up to its own: its middle lies two steps back.
-        place = (np.arange(first, first + count) + 2) / COARSE_STEPS
+        place = (np.arange(first, first + count) + 2) / BLOCK_STEPS
         column = np.floor(place).astype(np.int64) - self._coarse.end_step + values.shape[1] - 1
         if column[0] < 0 or column[-1] + 1 >= values.shape[1]:
             return np.full((len(values), count), np.nan)
@@ -180,16 +199,12 @@ class Describer:
         return between
 
     def _merge_coarse(self) -> None:
-        end = self.step // COARSE_STEPS
+        end = self.step // BLOCK_STEPS
         if end == self._coarse.end_step and self._coarse.names[: len(self.names)] == self.names:
             return
-        blocks = self._fine.values.shape[1] // COARSE_STEPS - 1
-        columns = self._columns((end - blocks) * COARSE_STEPS + 1, blocks * COARSE_STEPS)
-        grouped = columns.reshape(len(columns), blocks, COARSE_STEPS)
-        known = np.isfinite(grouped)
-        total = np.where(known, grouped, 0.0).sum(axis=2)
-        means = np.where(known.any(axis=2), total / np.maximum(known.sum(axis=2), 1), np.nan)
-        seconds = COARSE_STEPS * STEP_SECONDS
+        blocks = self._fine.values.shape[1] // BLOCK_STEPS - 1
+        means = blocks_of(self._columns((end - blocks) * BLOCK_STEPS + 1, blocks * BLOCK_STEPS))
+        seconds = BLOCK_STEPS * STEP_SECONDS
         self._coarse.merge(
             SeriesFrame(names=self.names, end_at_seconds=end * seconds, values=means, step_seconds=seconds)
         )

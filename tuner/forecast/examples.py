@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.forecast.batch import HOUR_STEPS, WINDOW_STEPS, Batch, IntArray, scale_of
-from tuner.forecast.features import HORIZON_STEPS, STATIC_FEATURES, encode, hide_covariates, hide_profiles
-from tuner.forecast.origins import batch_at, truths_at
+from tuner.forecast.batch import HOUR_STEPS, WINDOW_STEPS, Batch, IntArray, join, scale_of
+from tuner.forecast.features import HORIZON_STEPS, STATIC_FEATURES, encode, hide_covariates, hide_typical
+from tuner.forecast.origins import WEEK_STEPS, batch_at, truths_at
 from tuner.forecast.traces import TrainingPart
 from tuner.values.stages import FloatArray
 
@@ -19,10 +19,14 @@ STILL_SHARE: Final = 0.25
 quantiles given the inputs stay what they are."""
 
 NODE_TRACES: Final = ("surf",)
-"""Traces of which half of the windows are described as a node's: with an hour of memory, and yesterday at 5 minutes."""
+"""Traces whose windows count twice, most of them described as a node's, with an hour of memory and yesterday at 5
+minutes: most series are nodes in life."""
 
-HIDE_DAYS: Final = 0.1
-"""Share of windows that forget all days in the past: a young cluster has none."""
+YOUNG_SHARE: Final = 0.1
+"""Share of windows that are described by a tuner that was just started."""
+
+YOUNG_STEPS: Final = 120
+"""What such a tuner remembers: two hours."""
 
 HIDE_TYPICAL: Final = 0.25
 """Share of the others that forget all but yesterday: a tuner that has just been restarted knows one day."""
@@ -113,7 +117,7 @@ def sample(parts: Sequence[TrainingPart], *, windows: int, rng: np.random.Genera
 
 
 def _descriptions(name: str) -> tuple[tuple[bool, float], ...]:
-    return ((False, 0.5), (True, 0.5)) if name in NODE_TRACES else ((False, 1.0),)
+    return ((False, 0.5), (True, 1.5)) if name in NODE_TRACES else ((False, 1.0),)
 
 
 def _counts(series: int, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -127,20 +131,26 @@ def _sample_series(part: TrainingPart, row: int, count: int, rng: np.random.Gene
     moving = moves[candidates] > moves[candidates - WINDOW_STEPS + 1]
     chance = np.where(moving, 1.0, STILL_SHARE)
     origins = rng.choice(candidates, size=count, p=chance / chance.sum())
-    batch = batch_at(
-        values,
-        origins,
-        horizon=HORIZON_STEPS,
-        as_node=as_node,
-        ceiling=part.ceiling,
-        past=values,
-        covariates=part.covariates[row] if part.covariates else None,
+    young = rng.random(count) < YOUNG_SHARE
+    origins = np.concatenate([origins[~young], origins[young]])
+    old = int(count - young.sum())
+    batch = join(
+        [
+            batch_at(
+                values,
+                some,
+                horizon=HORIZON_STEPS,
+                as_node=as_node,
+                ceiling=part.ceiling,
+                past=values,
+                memory_steps=memory,
+                covariates=part.covariates[row] if part.covariates else None,
+            )
+            for some, memory in ((origins[:old], WEEK_STEPS), (origins[old:], YOUNG_STEPS))
+        ]
     )
     size = max(float(scale_of(values[None])[0]), 1e-9)
     examples = examples_of(batch, truths_at(values, origins, horizon=HORIZON_STEPS), np.full(count, size))
-    forgets = rng.random(count) < HIDE_DAYS
-    hide_profiles(
-        examples.sequence, examples.static, yesterday=forgets, typical=forgets | (rng.random(count) < HIDE_TYPICAL)
-    )
+    hide_typical(examples.sequence, examples.static, rng.random(count) < HIDE_TYPICAL)
     hide_covariates(examples.static, rng.random(count) < HIDE_COVARIATES)
     return examples

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.forecast.batch import COVARIATE_FEATURES, COVARIATES, WINDOW_STEPS, Batch
+from tuner.forecast.batch import COVARIATE_FEATURES, COVARIATES, LEVELS, MOVEMENTS, WINDOW_STEPS, Batch
 from tuner.values.stages import FloatArray
 
 HORIZON_STEPS: Final = 20
@@ -24,7 +24,7 @@ SEQUENCE_FEATURES: Final = 4
 """Inputs a step: position, its first difference, yesterday's position, that of a typical day."""
 
 RECENT_STEPS: Final = 5
-"""Newest positions that reach the last layer directly."""
+"""Newest positions that reach the head directly."""
 
 PROFILE_FEATURES: Final = HORIZON_STEPS + 2
 """Inputs of a day in the past: its next changes, how far it lay off, and whether it is known."""
@@ -32,8 +32,13 @@ PROFILE_FEATURES: Final = HORIZON_STEPS + 2
 COVARIATE_INPUTS: Final = COVARIATE_FEATURES + len(COVARIATES)
 """Inputs of the covariates, the last of the static ones: their values, and whether each is there."""
 
-STATIC_FEATURES: Final = 2 * PROFILE_FEATURES + 7 + COVARIATE_INPUTS
-"""Inputs a window: two days in the past, seven descriptions, covariates and whether each is there."""
+STATIC_FEATURES: Final = 2 * PROFILE_FEATURES + 7 + MOVEMENTS + LEVELS + COVARIATE_INPUTS
+"""Inputs a window: two days in the past, seven descriptions, movements and levels in the long run, covariates and
+whether each is there."""
+
+
+LEAST_MOVEMENT: Final = 1e-3
+"""Movement, in units, that none is taken for, so that it has a logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,15 @@ def encode(batch: Batch) -> Features:
                     np.clip(np.log(unit / np.maximum(batch.scale, 1e-3 * unit)), 0.0, CLIP),
                     batch.whole,
                     batch.still,
-                    _squeeze((batch.hour - last) / unit),
+                    batch.held,
                     np.clip(np.log1p(np.abs(last) / unit) / 2, 0.0, CLIP),
                     bounded,
                     np.where(bounded, np.clip(last / np.where(bounded, batch.ceiling, 1.0), -0.5, 1.25), 0.0),
                 ],
                 axis=1,
             ),
+            np.clip(np.log(batch.movements / unit[:, None] + LEAST_MOVEMENT), -CLIP, CLIP),
+            np.where(np.isfinite(batch.levels), _squeeze((batch.levels - last[:, None]) / unit[:, None]), 0.0),
             np.where(np.isfinite(batch.covariates), np.clip(batch.covariates, -CLIP, CLIP), 0.0),
             has,
         ],
@@ -98,18 +105,10 @@ def decode(changes: FloatArray, batch: Batch, unit: FloatArray) -> FloatArray:
     return quantiles
 
 
-def hide_profiles(
-    sequence: NDArray[np.float32],
-    static: NDArray[np.float32],
-    *,
-    yesterday: NDArray[np.bool_],
-    typical: NDArray[np.bool_],
-) -> None:
-    """Take the days in the past away from some windows, in place, as if they had never been known."""
-    sequence[yesterday, :, 2] = 0.0
-    static[yesterday, :PROFILE_FEATURES] = 0.0
-    sequence[typical, :, 3] = 0.0
-    static[typical, PROFILE_FEATURES : 2 * PROFILE_FEATURES] = 0.0
+def hide_typical(sequence: NDArray[np.float32], static: NDArray[np.float32], rows: NDArray[np.bool_]) -> None:
+    """Take the typical day away from some windows, in place, as if only yesterday were known."""
+    sequence[rows, :, 3] = 0.0
+    static[rows, PROFILE_FEATURES : 2 * PROFILE_FEATURES] = 0.0
 
 
 def hide_covariates(static: NDArray[np.float32], rows: NDArray[np.bool_]) -> None:

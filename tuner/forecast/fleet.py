@@ -84,7 +84,12 @@ class Fleet:
             self._pending = _moved(self._pending, before) if len(self._pending.batch) else None
 
     def due_at(self, step: int) -> int | None:
-        """Return the origin of the windows that can be closed now; None where nothing is due."""
+        """Return the origin of the windows that can be closed now; None where nothing is due.
+
+        Windows that were opened later than now, by a clock that was set back since, are dropped.
+        """
+        if self._pending is not None and step < self._pending.step:
+            self._pending = None
         if self._pending is not None and step - self._pending.step >= SCORED_STEPS:
             return self._pending.step
         return None
@@ -118,7 +123,7 @@ class Fleet:
         answered = np.isfinite(members[:, :, 0, 0])
         choice = self.selection.choose().among(answered)
         raw = combine(members, choice, batch)
-        served = finish(self.calibration.apply(raw, batch.whole), batch)
+        served = finish(self.calibration.apply(raw, batch.whole), batch, count_margin=self.calibration.count_margin)
         if self._pending is None:
             self._pending = _Pending(step, batch, members, raw, served)
         return Served(served, choice.median, choice.spread, tuple(bool(one) for one in answered.any(axis=0)))
@@ -169,12 +174,18 @@ def bound(quantiles: FloatArray, batch: Batch) -> FloatArray:
     return np.clip(inside, batch.floor[:, None, None], batch.ceiling[:, None, None])
 
 
-def finish(quantiles: FloatArray, batch: Batch) -> FloatArray:
-    """Round, bound and order: what leaves the package."""
+def finish(quantiles: FloatArray, batch: Batch, *, count_margin: float = 0.0) -> FloatArray:
+    """Round, bound and order: what leaves the package.
+
+    Args:
+        quantiles: Shape (series, horizon, 3).
+        batch: The series.
+        count_margin: Taken off the highest quantile of counts before it is rounded: see `Calibration`.
+    """
     last = batch.last[:, None, None]
     rounded = last + significant(quantiles - last, DIGITS)
     whole = batch.whole[:, None, None]
-    rounded = np.where(whole, np.round(rounded), rounded)
+    rounded = np.where(whole, np.round(rounded - [0.0, 0.0, count_margin]), rounded)
     clipped = np.clip(rounded, batch.floor[:, None, None], batch.ceiling[:, None, None])
     ordered: FloatArray = np.maximum.accumulate(clipped, axis=-1)
     return ordered

@@ -10,6 +10,9 @@ from tuner.values.stages import FloatArray, SeriesFrame
 FORGET_ROWS: Final = 30_000
 """Series that are kept at most, the present ones first: nodes that come and go must not fill the memory."""
 
+JITTER_STEPS: Final = 2
+"""Steps that a frame may end before the newest and still only be late; beyond, the clock was set back."""
+
 
 class Memory:
     """The last steps of every series that was seen, oldest first.
@@ -31,8 +34,9 @@ class Memory:
         """Take in a frame: new steps are appended, known steps only filled where a sample was missing.
 
         Args:
-            frame: Series on this memory's grid of steps. A frame that ends before the newest step (a clock that was
-                set back) only fills gaps.
+            frame: Series on this memory's grid of steps. A frame that ends a little before the newest step only fills
+                gaps. After one that ends long before it (a clock that was set back) what lay beyond is forgotten:
+                the newest sample would else stay what a wrong clock called the newest.
 
         Returns:
             For each row as it is now, the row that held the same series before; -1 for new ones.
@@ -41,6 +45,9 @@ class Memory:
         end_step = round(frame.end_at_seconds / self._step_seconds)
         if end_step > self.end_step:
             self._shift(end_step - self.end_step)
+            self.end_step = end_step
+        if self.end_step - end_step > JITTER_STEPS:
+            self._rewind(self.end_step - end_step)
             self.end_step = end_step
         back = self.end_step - end_step
         columns = min(frame.values.shape[1], self._steps - back)
@@ -68,3 +75,8 @@ class Memory:
         if self.end_step >= 0 and kept:
             self.values[:, :kept] = self.values[:, self._steps - kept :].copy()
         self.values[:, kept if self.end_step >= 0 else 0 :] = np.nan
+
+    def _rewind(self, steps: int) -> None:
+        kept = max(self._steps - steps, 0)
+        self.values[:, self._steps - kept :] = self.values[:, :kept].copy()
+        self.values[:, : self._steps - kept] = np.nan

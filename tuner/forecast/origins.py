@@ -3,6 +3,8 @@
 In life the same description is made of a memory that ends at the origin (`describe`); a test holds the two together.
 """
 
+from typing import Final
+
 import numpy as np
 
 from tuner.forecast.batch import (
@@ -21,8 +23,12 @@ from tuner.forecast.batch import (
     usable,
     whole_rows,
 )
-from tuner.forecast.describe import COARSE_STEPS, known_ratio
+from tuner.forecast.describe import known_ratio
+from tuner.forecast.traits import BLOCK_STEPS, DAY_LAGS, LEVEL_BLOCKS, TURN_LAG, WEEK_LAGS
 from tuner.values.stages import FloatArray
+
+WEEK_STEPS: Final = 7 * DAY_STEPS
+"""Steps in a week."""
 
 
 def batch_at(
@@ -33,6 +39,7 @@ def batch_at(
     as_node: bool = False,
     ceiling: float = float("inf"),
     past: FloatArray | None = None,
+    memory_steps: int = WEEK_STEPS,
     covariates: FloatArray | None = None,
 ) -> Batch:
     """Describe one series at many origins, each knowing nothing of what follows it.
@@ -45,24 +52,34 @@ def batch_at(
         ceiling: Largest possible value.
         past: The part of the series from which the quantiles of changes, the sign and the wholeness are taken;
             the whole of `values` up to the first origin where absent.
+        memory_steps: Steps that are remembered at most: few, as of a tuner that was just started.
         covariates: Shape (steps, COVARIATE_FEATURES); NaN where absent.
     """
     values = usable(values)
     past = values[: origins.min() + 1] if past is None else past
     low, high = change_quantiles(past[None], horizon=horizon)
-    memory = HOUR_STEPS if as_node else DAY_STEPS
+    memory = min(HOUR_STEPS if as_node else DAY_STEPS, memory_steps)
+    recent, remembered = (
+        _rolling_movements(values, min(HOUR_STEPS, memory))[origins],
+        _rolling_movements(values, memory)[origins],
+    )
+    day, week = min(DAY_STEPS, memory_steps), min(DAY_STEPS if as_node else WEEK_STEPS, memory_steps)
+    moved, levels, held = _long_run(values, origins, day, week)
     window = fill_gaps(_gather(values, origins[:, None] + np.arange(1 - WINDOW_STEPS, 1)))
     count, ones = len(origins), np.ones(len(origins))
+    nothing = np.full((count, WINDOW_STEPS + horizon), np.nan)
     known = np.isfinite(past)
     return Batch(
         window=window,
         known=known_ratio(_gather(values, origins[:, None] + np.arange(1 - WINDOW_STEPS, 1))),
-        scale=_rolling_scale(values, memory)[origins],
+        scale=remembered.mean(axis=1),
         reach=_rolling_reach(values, memory)[origins],
-        hour=_rolling_mean(values, HOUR_STEPS)[origins],
+        movements=np.concatenate([recent, remembered, moved], axis=1),
+        levels=np.concatenate([_rolling_level(values, HOUR_STEPS)[origins, None], levels], axis=1),
+        held=held,
         still=_rolling_still(values, memory)[origins],
-        yesterday=_yesterday(values, origins, horizon, as_node=as_node),
-        typical=_typical(values, origins, horizon, as_node=as_node),
+        yesterday=nothing if memory_steps <= DAY_STEPS else _yesterday(values, origins, horizon, as_node=as_node),
+        typical=nothing if memory_steps < WEEK_STEPS else _typical(values, origins, horizon, as_node=as_node),
         low=np.repeat(low, count, axis=0),
         high=np.repeat(high, count, axis=0),
         floor=ones * (0.0 if past[known].min(initial=0.0) >= 0 else -np.inf),
@@ -101,11 +118,69 @@ def _changes(values: FloatArray, lag: int) -> FloatArray:
     return changes
 
 
-def _rolling_scale(values: FloatArray, memory: int) -> FloatArray:
-    total: FloatArray = np.sum([_rolling_mean(_changes(values, lag), memory - lag) for lag in LAGS], axis=0)
+def _rolling_movements(values: FloatArray, memory: int) -> FloatArray:
+    """Return `movements_of` the last `memory` values at each step, shape (steps, len(LAGS))."""
+    moved = np.stack([_rolling_mean(_changes(values, lag), memory - lag) for lag in LAGS], axis=1)
     # A difference of running sums can end a hair off 0 where nothing moves.
     size = np.abs(values).max(initial=0.0, where=np.isfinite(values))
-    return np.where(total > 1e-9 * size, total, 0.0) / len(LAGS)
+    return np.where(moved > 1e-9 * size, moved, 0.0)
+
+
+def _long_run(values: FloatArray, origins: IntArray, day: int, week: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return movements, levels and held share as `traits.long_run_of` does, of blocks that end at every step.
+
+    Args:
+        values: Shape (steps,).
+        origins: Shape (windows,).
+        day: Steps of a day, or fewer where less is remembered.
+        week: The same of a week.
+    """
+    # The first sample is taken off, so that running sums of squares keep their digits.
+    known = np.isfinite(values)
+    centre = values[known.argmax()] if known.any() else 0.0
+    blocks = _rolling_level(values - centre, BLOCK_STEPS)
+    turn = TURN_LAG * BLOCK_STEPS
+    change = np.full(len(values), np.nan)
+    change[turn:] = blocks[turn:] - blocks[:-turn]
+    rising = np.where(np.isfinite(change), np.maximum(change, 0.0), np.nan)
+    falling = rising - change
+    # A difference of running sums can end a hair off 0 where nothing moves.
+    nothing = 1e-9 * np.maximum.accumulate(np.where(known, np.abs(values - centre), 0.0))
+    same = np.where(np.isfinite(change), np.abs(change) <= nothing, np.nan)
+
+    def moves(span: int, lags: tuple[int, ...]) -> list[FloatArray]:
+        sizes = [_rolling_mean(_changes(blocks, lag * BLOCK_STEPS), span - lag * BLOCK_STEPS) for lag in lags]
+        return [*sizes, *(_rolling_mean(one, span - turn) for one in (rising, falling))]
+
+    variance = _rolling_mean(blocks**2, day) - _rolling_mean(blocks, day) ** 2
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    moved = np.stack([*moves(day, DAY_LAGS), deviation, *moves(week, WEEK_LAGS)], axis=1)
+    moved = np.where(moved > nothing[:, None], moved, 0.0)[origins]
+    spans = [min(count * BLOCK_STEPS, week) for count in LEVEL_BLOCKS]
+    levels = np.stack([*(_rolling_level(blocks, span) for span in spans), *_rolling_extremes(blocks, day)], axis=1)
+    return moved, centre + levels[origins], _rolling_mean(same, day - turn)[origins]
+
+
+def _rolling_level(values: FloatArray, length: int) -> FloatArray:
+    """Return `_rolling_mean`; NaN where nothing is known."""
+    known = _rolling_mean(np.isfinite(values).astype(np.float64), length)
+    return np.where(known > 0, _rolling_mean(values, length), np.nan)
+
+
+def _rolling_extremes(values: FloatArray, length: int) -> tuple[FloatArray, FloatArray]:
+    """Return the highest and the lowest of the last values at each step; NaN where none is known."""
+    from scipy.ndimage import maximum_filter1d
+
+    known = np.isfinite(values)
+    extremes = [
+        sign
+        * maximum_filter1d(
+            np.where(known, sign * values, -np.inf), length, mode="constant", cval=-np.inf, origin=(length - 1) // 2
+        )
+        for sign in (1.0, -1.0)
+    ]
+    highest, lowest = (np.where(np.isfinite(one), one, np.nan) for one in extremes)
+    return highest, lowest
 
 
 def _rolling_reach(values: FloatArray, memory: int) -> FloatArray:
@@ -128,10 +203,10 @@ def _yesterday(values: FloatArray, origins: IntArray, horizon: int, *, as_node: 
     if not as_node:
         return whole_rows(_gather(values, steps))
     # Blocks end at multiples of five in life; here one phase stands for all.
-    middle = _rolling_mean(values, COARSE_STEPS)
-    block = (steps + 2) // COARSE_STEPS
-    share = (steps + 2) / COARSE_STEPS - block
-    before, after = _gather(middle, block * COARSE_STEPS), _gather(middle, (block + 1) * COARSE_STEPS)
+    middle = _rolling_mean(values, BLOCK_STEPS)
+    block = (steps + 2) // BLOCK_STEPS
+    share = (steps + 2) / BLOCK_STEPS - block
+    before, after = _gather(middle, block * BLOCK_STEPS), _gather(middle, (block + 1) * BLOCK_STEPS)
     return whole_rows(before * (1 - share) + after * share)
 
 

@@ -4,8 +4,8 @@ Three ideas keep the choice from doing harm:
 
 * Median and spread are chosen separately. Queues move like martingales, so that last value's median with a learned
   spread is their usual outcome.
-* A challenger to last value must be 2 % better, and what a series has not yet shown is filled up with what the
-  fleet has shown (a prior worth twenty windows).
+* A challenger's median must be 2 % better than last value, and what a series has not yet shown is filled up with
+  what the fleet has shown (a prior worth twenty windows, for the spread sixty).
 * When the error of a series jumps (Page-Hinkley), what was learned of it before is dropped.
 
 All state is arrays over series, so that a step costs the same few NumPy calls for ten series or ten thousand.
@@ -25,11 +25,13 @@ DECAY: Final = 0.99
 DECAY_AFTER_DRIFT: Final = 0.8
 """The same while a shift is recent: half is gone after three windows."""
 
-PRIOR_WINDOWS: Final = 20.0
-"""Closed windows that the fleet's mean counts for in the choice of each series."""
+PRIOR_WINDOWS: Final = (20.0, 60.0)
+"""Closed windows that the fleet's mean counts for in the choice of each series, of median and spread: losses of a
+spread are rare and large, so that a series needs more of them to speak for itself."""
 
-MIN_GAIN_RATIO: Final = 0.02
-"""A challenger must be this much better than last value; smaller differences were measured to be noise."""
+MIN_GAIN_RATIO: Final = (0.02, 0.0)
+"""A challenger must be this much better than last value, in median and spread; smaller differences of the median were
+measured to be noise. The spread needs no margin: its larger prior does the same."""
 
 DRIFT_TOLERANCE: Final = 1.0
 """Page-Hinkley: error above its mean, in means, that does not yet count towards an alarm (assumption)."""
@@ -37,8 +39,9 @@ DRIFT_TOLERANCE: Final = 1.0
 DRIFT_CAP: Final = 6.0
 """Page-Hinkley: largest error of one window, in means: a single freak is no shift (assumption)."""
 
-DRIFT_LIMIT: Final = 10.0
-"""Page-Hinkley: accumulated excess, in means, that raises the alarm: at least three bad windows (assumption)."""
+DRIFT_LIMIT: Final = 20.0
+"""Page-Hinkley: accumulated excess, in means, that raises the alarm: at least six bad windows. Earlier alarms make
+series with rare bursts forget what they had shown (measured on a validation part of the shipped traces)."""
 
 DRIFT_WARM_UP: Final = 8
 """Closed windows before an error can be called unusual."""
@@ -151,7 +154,7 @@ class Selection:
         ratios = self.ratios()
         best = np.argmin(ratios, axis=1)
         gain = 1 - np.take_along_axis(ratios, best[:, None], axis=1)[:, 0]
-        chosen = np.where(gain >= MIN_GAIN_RATIO, best, 0)
+        chosen = np.where(gain >= np.asarray(MIN_GAIN_RATIO), best, 0)
         return Choice(median=chosen[:, 0], spread=chosen[:, 1])
 
     def ratios(self) -> FloatArray:
@@ -160,8 +163,9 @@ class Selection:
         shown = np.where(base > 0, self._weight[:, None, None], 0.0)
         own = self._loss / np.where(base > 0, base, 1.0)
         # Series count by what they have shown, and by ratio: a busy series must not speak for the quiet ones.
-        fleet = ((shown * own).sum(axis=0) + PRIOR_WINDOWS * self._prior) / (shown.sum(axis=0) + PRIOR_WINDOWS)
-        ratios: FloatArray = (shown * own + PRIOR_WINDOWS * fleet) / (shown + PRIOR_WINDOWS)
+        prior = np.asarray(PRIOR_WINDOWS)
+        fleet = ((shown * own).sum(axis=0) + prior * self._prior) / (shown.sum(axis=0) + prior)
+        ratios: FloatArray = (shown * own + prior * fleet) / (shown + prior)
         return ratios
 
     def error_ratio(self) -> FloatArray:

@@ -44,7 +44,7 @@ class Recipe:
         threads: Threads that torch may take: one, because sums in another order give other weights.
     """
 
-    steps: int = 18_000
+    steps: int = 9_500
     windows: int = 100_000
     batch: int = 256
     learning_rate: float = 3e-3
