@@ -96,36 +96,17 @@ def assemble(
     forecasting = forecasting or Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
     journal = Journal(Path(policy.journal.path))
     calibrator = _calibrator(journal)
-    save_setting(
-        journal,
-        Setting(
-            cluster=policy.cluster,
-            policy=policy.name,
-            mode=policy.mode.value,
-            specs=policy.knob_specs(),
-            weights=policy.weights(),
-        ),
-    )
+    save_setting(journal, Setting.of(policy))
     save_policy(journal, policy)
-    metrics = Exporter(
-        cluster=policy.cluster,
-        policy=policy.name,
-        specs=policy.knob_specs(),
-        guards=[guard.__name__ for guard in GUARDS],
-        mode=policy.mode.value,
-        extra_labels=policy.source.labels,
-    )
+    metrics = _exporter(policy)
     switch = stop or partial(stop_reason, policy.control, Path(policy.journal.path), os.environ)
     writer = Writer(actuator, journal, specs=policy.knob_specs(), mappings=policy.knobs, stop=switch, clock=clock)
-    keeper = Keeper(policy, writer, journal, on_trial=lambda: cycle.memory.on_trial is not None)
-    people = People(
-        policy,
-        actuator=actuator,
-        writer=writer,
-        journal=journal,
-        metrics=metrics,
-        on_trial=lambda: cycle.memory.on_trial is not None,
-    )
+
+    def on_trial() -> bool:
+        return cycle.memory.on_trial is not None
+
+    keeper = Keeper(policy, writer, journal, on_trial=on_trial)
+    people = People(policy, actuator=actuator, writer=writer, journal=journal, metrics=metrics, on_trial=on_trial)
     cycle = Cycle(
         policy=policy,
         observer=observer,
@@ -173,6 +154,17 @@ def assemble(
         people=people,
         cycle=cycle,
         guard=guard,
+    )
+
+
+def _exporter(policy: Policy) -> Exporter:
+    return Exporter(
+        cluster=policy.cluster,
+        policy=policy.name,
+        specs=policy.knob_specs(),
+        guards=[guard.__name__ for guard in GUARDS],
+        mode=policy.mode.value,
+        extra_labels=policy.source.labels,
     )
 
 

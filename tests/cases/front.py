@@ -26,9 +26,10 @@ from tuner.observe.promql import NEWEST_LABEL, VALUE_LABEL
 from tuner.observe.scrape import ScrapeSource
 from tuner.observe.source import Series, Source
 from tuner.propose.inputs import SearchInputs
+from tuner.propose.planted import planted
 from tuner.settings.loading import load_policy
 from tuner.settings.model import SeriesMapping, SourceSettings
-from tuner.values.knobs import KnobValues, Role
+from tuner.values.knobs import Role
 from tuner.values.stages import Proposal
 
 QUEUE: Final = "reference_queue_length"
@@ -238,22 +239,8 @@ def propose(monkeypatch: pytest.MonkeyPatch, **moves: float) -> Callable[..., Pr
     """Let the search propose one setting, and promise wonders of it; returns that search."""
 
     def search(inputs: SearchInputs, **_: object) -> Proposal:
-        nothing = np.full(13, np.nan)
-        return Proposal(
-            cycle_id=inputs.cycle_id,
-            incumbent=inputs.incumbent,
-            candidate=KnobValues.of({**inputs.incumbent, **{Role(role): value for role, value in moves.items()}}),
-            score=-0.5,
-            score_error=0.0,
-            predicted=nothing,
-            predicted_incumbent=nothing,
-            feasible=True,
-            violations=(),
-            trials=1,
-            seed=inputs.seed,
-            fidelity_ratio=1.0,
-            reason="planted by a test",
-        )
+        wanted = {Role(role): value for role, value in moves.items()}
+        return planted(inputs, wanted, score=-0.5, reason="planted by a test")
 
     monkeypatch.setattr(tuning, "search", search)
     return search

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import requests
 from rich.console import Console
 
+from tests.support.dashboards import answered, expressions
 from tests.support.servers import require_program
-from tuner import assets
 from tuner.demo import bad_hour
 from tuner.demo.incidents import Answered
 from tuner.demo.prometheus_server import PrometheusServer, prometheus_server
@@ -100,25 +99,12 @@ def test_the_report_tells_of_each_with_its_reason(played: Played) -> None:
         assert all(record.reason.split("; ")[0].split(":")[0] in page for record in row.records), row.incident.title
 
 
-def expressions() -> list[tuple[str, str]]:
-    board = json.loads((assets.folder("dashboards") / "safety.json").read_text(encoding="utf-8"))
-    panels = [*board["panels"], *(inner for panel in board["panels"] for inner in panel.get("panels", ()))]
-    return [(panel["title"], target["expr"]) for panel in panels for target in panel.get("targets", ())]
-
-
-@pytest.mark.parametrize(("title", "expression"), expressions())
+@pytest.mark.parametrize(("title", "expression"), expressions("safety"))
 def test_every_expression_of_the_safety_dashboard_answers_unless_the_hour_had_none_of_it(
     played: Played, title: str, expression: str
 ) -> None:
-    expression = re.sub(r"\$__rate_interval|\$__interval|\$__range", "1h", expression)
-    expression = re.sub(r"\$\{?(\w+)\}?", ".*", expression)
     start = START_AT_SECONDS + HOURS * 3600
 
-    answer = requests.post(
-        f"{played.server.url}/api/v1/query_range",
-        data={"query": expression, "start": start, "end": start + END_SECONDS, "step": 300},
-        timeout=10,
-    )
+    found = answered(played.server.url, expression, start_seconds=start, end_seconds=start + END_SECONDS)
 
-    assert answer.status_code == 200, answer.text
-    assert bool(answer.json()["data"]["result"]) is (title not in NOT_IN_THIS_HOUR), f"{title}: {expression}"
+    assert bool(found) is (title not in NOT_IN_THIS_HOUR), f"{title}: {expression}"

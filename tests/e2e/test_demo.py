@@ -1,7 +1,6 @@
 """The demonstration against a real Prometheus: the first hours of it."""
 
 import io
-import json
 import os
 import re
 import signal
@@ -13,8 +12,8 @@ import pytest
 import requests
 from rich.console import Console
 
+from tests.support.dashboards import answered, expressions
 from tests.support.servers import require_program
-from tuner import assets
 from tuner.demo.replay import Stopwatch
 from tuner.demo.show import opened
 from tuner.demo.world import START_AT_SECONDS
@@ -24,6 +23,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 HOURS = 5.0
 """Long enough for a change to be made, watched and settled."""
+
+BUT_SAFETY = ("overview", "decisions", "forecast", "sidecar")
+"""The dashboards that it fills; that of safety is filled by the bad hour."""
 
 OF_THE_GUARD = {"Delay of guard ticks", "Metrics source", "Metrics source answers"}
 """Panels that are empty after it, because its guard does not tick."""
@@ -76,34 +78,16 @@ def test_what_the_tuner_observed_is_what_the_store_says(store: object) -> None:
     assert float(row["value"][1]) == last.observation.metrics[3]  # type: ignore[index]
 
 
-def panels() -> list[tuple[str, str]]:
-    """Return title and expression of all panels but those of safety, which the bad hour fills."""
-    boards = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(assets.folder("dashboards").glob("*.json"))
-        if path.name != "safety.json"
-    ]
-    top = [panel for board in boards for panel in board["panels"]]
-    every = [*top, *(inner for panel in top for inner in panel.get("panels", ()))]
-    return sorted({(panel["title"], target["expr"]) for panel in every for target in panel.get("targets", ())})
-
-
-@pytest.mark.parametrize(("title", "expression"), panels())
+@pytest.mark.parametrize(("title", "expression"), expressions(*BUT_SAFETY))
 def test_every_expression_of_the_dashboards_answers_on_the_demonstrations_store(
     store: object, title: str, expression: str
 ) -> None:
-    expression = re.sub(r"\$__rate_interval|\$__interval|\$__range", "1h", expression)
-    expression = re.sub(r"\$\{?(\w+)\}?", ".*", expression)
+    url, start = store.server.url, START_AT_SECONDS  # type: ignore[attr-defined]
 
-    answer = requests.post(
-        f"{store.server.url}/api/v1/query_range",  # type: ignore[attr-defined]
-        data={"query": expression, "start": START_AT_SECONDS, "end": START_AT_SECONDS + HOURS * 3600, "step": 300},
-        timeout=10,
-    )
+    found = answered(url, expression, start_seconds=start, end_seconds=start + HOURS * 3600)
 
-    assert answer.status_code == 200, answer.text
     # What is only known while a change is being looked at need not be known at the end.
-    assert bool(answer.json()["data"]["result"]) is (title not in OF_THE_GUARD), f"{title}: {expression}"
+    assert bool(found) is (title not in OF_THE_GUARD), f"{title}: {expression}"
 
 
 def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tuner import trying, tuning
 from tuner.apply.actuator import Current
 from tuner.errors import ActuatorUnavailable, ChangeRejected
 from tuner.propose.inputs import SearchInputs
+from tuner.propose.planted import planted
 from tuner.replaying import replay_decision
 from tuner.settings.model import TunerMode
 from tuner.trials import verify
@@ -37,23 +38,8 @@ def proposing(monkeypatch: pytest.MonkeyPatch, **moves: float) -> None:
     """Let the search propose one setting, and promise wonders of it."""
 
     def search(inputs: SearchInputs, **_: object) -> Proposal:
-        candidate = KnobValues.of({**inputs.incumbent, **{Role(role): value for role, value in moves.items()}})
-        nothing = np.full(13, np.nan)
-        return Proposal(
-            cycle_id=inputs.cycle_id,
-            incumbent=inputs.incumbent,
-            candidate=candidate,
-            score=-0.5,
-            score_error=0.0,
-            predicted=nothing,
-            predicted_incumbent=nothing,
-            feasible=True,
-            violations=(),
-            trials=1,
-            seed=inputs.seed,
-            fidelity_ratio=1.0,
-            reason="planted by a test",
-        )
+        wanted = {Role(role): value for role, value in moves.items()}
+        return planted(inputs, wanted, score=-0.5, reason="planted by a test")
 
     monkeypatch.setattr(tuning, "search", search)
 

@@ -1,4 +1,5 @@
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,25 @@ def test_a_folder_is_no_policy(tmp_path: Path) -> None:
         load_policy(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "secret.yaml"
     path.touch(mode=0o000)
+    # Root may read every file, so it becomes somebody else first, who may look into the folder.
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    program = (
+        "import os, sys; from pathlib import Path; from tuner.errors import ConfigError; "
+        "from tuner.settings.loading import load_policy\n"
+        "if os.geteuid() == 0: os.setuid(54321)\n"
+        "try: load_policy(Path(sys.argv[1]))\n"
+        "except ConfigError as error: print(error)"
+    )
 
-    with pytest.raises(ConfigError, match="Permission denied"):
-        load_policy(path)
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert told.stdout.startswith(f"{path}: the file cannot be read (Permission denied), must be a readable YAML file")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 
 from tuner.bench.facts import Ledger
 from tuner.bench.tuners import RunningBaseline, Site, Tuner, TunerFactory
+from tuner.reference.physics import PhysicalConstants
 from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.settings import ClockSettings
 from tuner.reference.snapshot import Snapshot
@@ -89,7 +90,12 @@ class Sidecar(Tuner, ABC):
 
 
 def replay(
-    workload: NamedWorkload, settings: ClockSettings, *, site: Site, tuner: TunerFactory | None = None
+    workload: NamedWorkload,
+    settings: ClockSettings,
+    *,
+    site: Site,
+    tuner: TunerFactory | None = None,
+    constants: PhysicalConstants | None = None,
 ) -> Outcome:
     """Replay a workload from its start to its end.
 
@@ -98,8 +104,11 @@ def replay(
         settings: What the scheduler starts with.
         site: Seed of the physics, and what the tuner is told.
         tuner: Makes the tuner; None for a scheduler that nobody touches.
+        constants: The physics; drawn from the seed without.
     """
-    scheduler = ReferenceScheduler(workload.cluster, workload.trace.workload, settings=settings, seed=site.seed)
+    scheduler = ReferenceScheduler(
+        workload.cluster, workload.trace.workload, settings=settings, seed=site.seed, constants=constants
+    )
     beside = tuner(site) if tuner is not None else None
     run = _Run(scheduler, beside)
     try:

@@ -8,7 +8,7 @@ out of reach. Nothing is fitted: the benchmarks and the demonstration keep the r
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,17 +22,16 @@ from rich.table import Table
 from tuner.bench import assumptions
 from tuner.bench.arms import THREADS
 from tuner.bench.assumptions import Assumption, World
-from tuner.bench.facts import Ledger
-from tuner.bench.headlines import ADAPTIVE_SLICE_ONLY, HEADLINES, Headline
-from tuner.bench.replays import MINUTE_SECONDS, Outcome
+from tuner.bench.headlines import ADAPTIVE_SLICE_ONLY, HEADLINES, Headline, averaged
+from tuner.bench.replays import Outcome, replay
 from tuner.bench.results import Results
+from tuner.bench.tuners import Site
 from tuner.errors import ConfigError
 from tuner.files import explained
 from tuner.reference import workloads
 from tuner.reference.physics import PhysicalConstants
-from tuner.reference.scheduler import ReferenceScheduler, warm_up
+from tuner.reference.scheduler import warm_up
 from tuner.reference.settings import ClockSettings
-from tuner.reference.tally import Tally
 from tuner.values.stages import FloatArray
 
 WORKLOAD: Final = "demo"
@@ -231,8 +230,8 @@ class _Laboratory:
 
     def _pair(self, driver: Driver, headline: Headline, level: float) -> tuple[float, float]:
         return (
-            _mean(headline.read, self._outcomes(driver.assumption, level, ClockSettings.unoptimised())),
-            _mean(headline.read, self._outcomes(driver.assumption, level, driver.after)),
+            averaged(headline, self._outcomes(driver.assumption, level, ClockSettings.unoptimised())),
+            averaged(headline, self._outcomes(driver.assumption, level, driver.after)),
         )
 
     def _outcomes(self, assumption: Assumption, level: float, settings: ClockSettings) -> tuple[Outcome, ...]:
@@ -248,29 +247,13 @@ class _Laboratory:
 
 
 def replayed(world: World, settings: ClockSettings, *, seed: int) -> Outcome:
-    """Replay a world from its start to its end with a scheduler that nobody touches.
+    """Replay a world with a scheduler that nobody touches.
 
     Raises:
         ConfigError: A task can never run on this cluster.
     """
-    trace = world.workload.trace
-    scheduler = ReferenceScheduler(
-        world.workload.cluster, trace.workload, settings=settings, seed=seed, constants=world.constants
-    )
-    tally, ledger = Tally(), Ledger()
-    for minute in range(int(trace.span_seconds / MINUTE_SECONDS) + 1):
-        scheduler.advance(minute * MINUTE_SECONDS)
-        snapshot = scheduler.snapshot()
-        tally.add(snapshot)
-        ledger.add(snapshot)
-    metrics = tally.metrics()
-    return Outcome(metrics=metrics, windows=metrics[None, :], facts=ledger.facts())
-
-
-def _mean(read: Callable[[Outcome], float], outcomes: Sequence[Outcome]) -> float:
-    values = np.array([read(outcome) for outcome in outcomes])
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else math.nan
+    site = Site(specs=(), start=settings.knobs, seed=seed)
+    return replay(world.workload, settings, site=site, constants=world.constants)
 
 
 def _print(curves: Mapping[str, Curve]) -> None:

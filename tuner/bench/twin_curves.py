@@ -31,7 +31,6 @@ def draw(makers: Sequence[Callable[[int], NamedWorkload]], path: Path, *, quick:
         seed: Of workloads and constants.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(13, 11), layout="constrained")
     axes = figure.subplots(len(ROWS), len(WIDE.specs), sharex="col", sharey="row")
@@ -52,7 +51,8 @@ def draw(makers: Sequence[Callable[[int], NamedWorkload]], path: Path, *, quick:
                 axis.errorbar(found, mean, error, color=f"C{number}", label=f"{name}, reference", capsize=2)
                 axis.plot(found, foretold[:, part].mean(axis=0), color=f"C{number}", ls="--", label=f"{name}, twin")
                 axis.set_xscale("log")
-                axis.xaxis.set_minor_formatter(NullFormatter())
+                axis.minorticks_off()
+                axis.set_xticks(found[::2], [f"{value:g}" for value in found[::2]])
                 if row == len(ROWS) - 1:
                     axis.set_xlabel(spec.role.value)
             axes[row, 0].set_ylabel(what if what == "score" else f"ln {what}")

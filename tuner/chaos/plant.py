@@ -1,7 +1,7 @@
 """A cluster as a scenario needs it: steady metrics that follow the setting, and searches that find one thing."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from tuner.observe.source import Answer, Series
 from tuner.propose.inputs import SearchInputs
-from tuner.values.knobs import KnobValues, Role
-from tuner.values.metrics import METRIC_COUNT
+from tuner.propose.planted import planted
+from tuner.tuning import Search
+from tuner.values.knobs import Role
 from tuner.values.stages import FloatArray, Proposal
 
 PLANTED_SLICE_SECONDS: Final = 0.12
@@ -89,21 +90,14 @@ class PlantedSource:
         return Answer(series=(Series(labels, times, value * effect * ripple),), warnings=self.warnings)
 
 
-def planted_search(inputs: SearchInputs, **_: object) -> Proposal:
-    """Find the planted slice, and promise much of it."""
-    nothing = np.full(METRIC_COUNT, np.nan)
-    return Proposal(
-        cycle_id=inputs.cycle_id,
-        incumbent=inputs.incumbent,
-        candidate=KnobValues.of({**inputs.incumbent, Role.BASE_SLICE: PLANTED_SLICE_SECONDS}),
-        score=-0.3,
-        score_error=0.0,
-        predicted=nothing,
-        predicted_incumbent=nothing,
-        feasible=True,
-        violations=(),
-        trials=1,
-        seed=inputs.seed,
-        fidelity_ratio=1.0,
-        reason="planted by a scenario",
-    )
+def finding(moves: Mapping[Role, float]) -> Search:
+    """Return what finds one setting instead of searching, and promises much of it."""
+
+    def search(inputs: SearchInputs, **_: object) -> Proposal:
+        return planted(inputs, moves, score=-0.3, reason="planted by a scenario")
+
+    return search
+
+
+planted_search: Final = finding({Role.BASE_SLICE: PLANTED_SLICE_SECONDS})
+"""Finds the planted slice."""

@@ -3,25 +3,23 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tuner import assets, wiring
-from tuner.chaos.plant import PLANTED_SLICE_SECONDS, PlantedSource, planted_search
-from tuner.chaos.script import CYCLE_SECONDS, TICK_SECONDS
+from tuner import wiring
+from tuner.chaos.plant import PLANTED_SLICE_SECONDS, PlantedSource, finding
+from tuner.chaos.policy import CYCLE_SECONDS, eager
+from tuner.chaos.script import TICK_SECONDS
 from tuner.chaos.store import Store
 from tuner.chaos.unruly import Misbehaviour, Scheduler
 from tuner.chaos.wire import Wire, wire
 from tuner.chaos.witness import Promise, Violation, Witness, left
 from tuner.demo.world import START_AT_SECONDS
 from tuner.errors import JournalError
-from tuner.propose.inputs import SearchInputs
 from tuner.record.journal import copy_journal
-from tuner.settings.loading import load_policy
-from tuner.settings.model import Policy
-from tuner.values.knobs import KnobValues, Role
-from tuner.values.stages import CycleRecord, Proposal
+from tuner.values.knobs import Role
+from tuner.values.stages import CycleRecord
 
 PATIENT_SECONDS: Final = 10.0
 """Deadline of every request where nothing hangs: nobody waits for it, and a busy machine does not miss it."""
@@ -32,7 +30,8 @@ HASTY_SECONDS: Final = 0.5
 SETTLE_CYCLES: Final = 24
 """Cycles after the end of a fault within which everything has to be settled: more than a whole comparison."""
 
-PLANTED_RESERVATION: Final = 0.22
+TWO_KNOBS: Final = finding({Role.BASE_SLICE: PLANTED_SLICE_SECONDS, Role.RESERVATION: 0.22})
+"""What every search finds: a setting that moves two knobs, so that a change can be half made."""
 
 
 @dataclass(slots=True)
@@ -88,8 +87,14 @@ class Scene:
     def assemble(self, journal: Path, **options: Any) -> wiring.Parts:  # noqa: ANN401 - As `wiring.assemble`.
         """Return a tuner that is not the scene's own."""
         timing = {"timeout_seconds": self.answer_within_seconds}
-        policy = _policy(journal, self.scheduler_wire.url, self.store_wire.url, timing)
-        return wiring.assemble(policy, clock=None, **{"planted": _planted, **options})
+        policy = eager(
+            journal,
+            source={"kind": "prometheus", "url": self.store_wire.url, "retries": 0, **timing},
+            actuator={"url": f"{self.scheduler_wire.url}/config", **timing},
+            by_name=True,
+            change_breaker={"cool_down_seconds": 60.0},
+        )
+        return wiring.assemble(policy, clock=None, **{"planted": TWO_KNOBS, **options})
 
     def stop(self) -> None:
         """End the tuner."""
@@ -215,34 +220,3 @@ def _scene(folder: Path, answer_within_seconds: float) -> Iterator[Scene]:
         finally:
             with suppress(JournalError):
                 scene.stop()
-
-
-def _planted(inputs: SearchInputs, **_: object) -> Proposal:
-    """Find a setting that moves two knobs, so that one can be half made."""
-    moved = {Role.BASE_SLICE: PLANTED_SLICE_SECONDS, Role.RESERVATION: PLANTED_RESERVATION}
-    return replace(planted_search(inputs), candidate=KnobValues.of({**inputs.incumbent, **moved}))
-
-
-def _policy(journal: Path, scheduler_url: str, store_url: str, timing: dict[str, float]) -> Policy:
-    document = load_policy(assets.folder("policies") / "reference.yaml").model_dump(mode="json", exclude_unset=True)
-    for section in ("metrics", "context"):
-        # The store knows series by their names.
-        for mapping in document[section].values():
-            mapping["query"] = mapping.get("scrape") or "no_such_series"
-    document |= {
-        "source": {"kind": "prometheus", "url": store_url, "retries": 0, **timing},
-        "actuator": {"kind": "http", "url": f"{scheduler_url}/config", "effective_within_seconds": 0.2, **timing},
-        "journal": {"path": str(journal)},
-        "forecast": {"lstm": False, "statistical": False},
-        "cycle": {
-            "period_seconds": CYCLE_SECONDS,
-            "cooldown_seconds": 0.0,
-            "context_shift": 0.0,
-            "min_gain_ratio": 0.0,
-            "min_fidelity_ratio": 0.0,
-        },
-        "verify": {"wash_out_seconds": 300.0, "leg_seconds": 300.0, "max_wash_out_seconds": 300.0},
-        "guard": {"latency_breaker": {"cool_down_seconds": 60.0, "probe_samples": 3}},
-        "change_breaker": {"cool_down_seconds": 60.0},
-    }
-    return Policy.model_validate(document)

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tuner import assets, wiring
+from tuner import wiring
 from tuner.apply.exchange import exchange
 from tuner.chaos.plant import PlantedSource, planted_search
+from tuner.chaos.policy import CYCLE_SECONDS, eager
 from tuner.chaos.scheduler import PERSON
 from tuner.control import spool
 from tuner.control.orders import Order, OrderKind, new_id
 from tuner.demo.world import START_AT_SECONDS
-from tuner.settings.loading import load_policy
-from tuner.settings.model import Policy
 from tuner.values.knobs import Role
 
-CYCLE_SECONDS: Final = 300.0
 TICK_SECONDS: Final = 15.0
 _LATENCY: Final = "reference_recent_scheduling_latency_seconds"
 
@@ -126,28 +124,8 @@ as they were left; people's orders."""
 
 def open_stage(journal: Path, url: str, *, started_at: float = START_AT_SECONDS) -> Stage:
     """Return a tuner with real journal, writer, actuator and guard, before a planted cluster."""
-    policy = _policy(journal, url)
+    policy = eager(journal, source={"kind": "scrape", "url": "http://127.0.0.1:9/metrics"}, actuator={"url": url})
     reader = wiring.actuator_of(policy)
     source = PlantedSource(slice_seconds=lambda: reader.read().knobs.get(Role.BASE_SLICE, 0.0))
     parts = wiring.assemble(policy, source=source, clock=None, planted=planted_search)
     return Stage(parts=parts, source=source, url=url, now=started_at)
-
-
-def _policy(journal: Path, url: str) -> Policy:
-    document = load_policy(assets.folder("policies") / "reference.yaml").model_dump(mode="json", exclude_unset=True)
-    document |= {
-        "source": {"kind": "scrape", "url": "http://127.0.0.1:9/metrics"},
-        "actuator": {"kind": "http", "url": url, "effective_within_seconds": 0.2},
-        "journal": {"path": str(journal)},
-        "forecast": {"lstm": False, "statistical": False},
-        "cycle": {
-            "period_seconds": CYCLE_SECONDS,
-            "cooldown_seconds": 0.0,
-            "context_shift": 0.0,
-            "min_gain_ratio": 0.0,
-            "min_fidelity_ratio": 0.0,
-        },
-        "verify": {"wash_out_seconds": 300.0, "leg_seconds": 300.0, "max_wash_out_seconds": 300.0},
-        "guard": {"latency_breaker": {"cool_down_seconds": 60.0, "probe_samples": 3}},
-    }
-    return Policy.model_validate(document)

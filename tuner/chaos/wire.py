@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -95,11 +96,12 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: who has asked may well be gone, and that is the point."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler, ABC):
     disable_nagle_algorithm = True
 
+    @abstractmethod
     def respond(self, request: Request) -> Reply:
-        raise NotImplementedError
+        """Return what a request is answered."""
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

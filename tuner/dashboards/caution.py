@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from tuner.dashboards.decisions import OUTCOMES
 from tuner.dashboards.grafana import (
     CHANGED,
-    CYCLES,
     EXPECTED,
     KEPT,
     QUIET,
@@ -13,75 +13,44 @@ from tuner.dashboards.grafana import (
     Grid,
     Steps,
     Target,
+    counts,
+    increase,
+    levels,
     runbooks,
     series,
     stat,
+    state,
     timeseries,
 )
 
 CHANGES: Final = runbooks(
-    timeseries(
+    levels(
         "Changes a day against the allowed",
         "Changes tried in the last 24 hours; the switches of one comparison count once.",
         [
             Target(expression=series("changes_allowed_per_day"), legend="allowed", colour=UNDONE, dashed=True),
             Target(expression=f"increase({series('changes_total')}[1d])", legend="tried", colour=SEEN),
         ],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "RetuneRateHigh",
 )
-ENDS: Final = runbooks(
-    timeseries(
-        "Ends of trials by outcome",
-        "Changes that were judged. Failed ones were undone; inconclusive ones were kept or undone on what was likely.",
-        [
-            Target(
-                expression=f"sum by (outcome) (increase({series('verifications_total')}[$__rate_interval]))",
-                legend="{{outcome}}",
-            )
-        ],
-        unit="short",
-        minimum=0,
-        bars=True,
-        interval=CYCLES,
-    ),
-    "RollbackRateHigh",
-)
 ROLLBACKS: Final = runbooks(
-    timeseries(
+    counts(
         "Roll-backs and harm",
         "Changes that were undone, and times that the change breaker opened because changes did harm.",
         [
-            Target(
-                expression=f"sum(increase({series('rollbacks_total')}[$__rate_interval]))",
-                legend="undone",
-                colour=CHANGED,
-            ),
-            Target(
-                expression=f"sum(increase({series('change_breaker_openings_total')}[$__rate_interval]))",
-                legend="change breaker opened",
-                colour=UNDONE,
-            ),
+            Target(expression=increase("rollbacks_total"), legend="undone", colour=CHANGED),
+            Target(expression=increase("change_breaker_openings_total"), legend="change breaker opened", colour=UNDONE),
         ],
-        unit="short",
-        minimum=0,
-        bars=True,
-        interval=CYCLES,
     ),
     "RollbackRateHigh",
     "ChangeBreakerOpen",
     "TuningDoesHarm",
 )
-PAIRS: Final = timeseries(
+PAIRS: Final = levels(
     "Pairs compared",
     "Pairs of legs that the switchback on trial has compared: the two settings, taken in turns.",
     [Target(expression=series("verification_pairs"), legend="pairs", colour=SEEN)],
-    unit="short",
-    minimum=0,
-    steps=True,
 )
 EVIDENCE: Final = timeseries(
     "Evidence for the change on trial",
@@ -115,13 +84,10 @@ AGREEMENT: Final = runbooks(
     "TunerNotImproving",
 )
 LADDER: Final = runbooks(
-    timeseries(
+    levels(
         "Ladder",
         "Rung that the tuner stands on; one of the lines is at 1.",
         [Target(expression=f"max by (rung) ({series('ladder_rung')})", legend="{{rung}}")],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "HoldingLastSettings",
     "TunerFrozen",
@@ -151,23 +117,18 @@ RESTORED: Final = runbooks(
     "RollbackDrillFailed",
 )
 DRILLS: Final = runbooks(
-    timeseries(
+    levels(
         "Roll-back drills",
         "Drills since clocktuner started, by result.",
         [Target(expression=f"sum by (result) ({series('drills_total')})", legend="{{result}}")],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "RollbackDrillFailed",
 )
-HELD_BACK: Final = stat(
+HELD_BACK: Final = state(
     "Hold-back",
     "Whether the untouched setting is in force now, to measure what tuning is worth.",
-    Target(expression=f"max by (cluster) ({series('hold_back_active')})", legend="{{cluster}}"),
-    unit="short",
-    steps=Steps(below=QUIET),
-    words={0: ("none now", KEPT), 1: ("untouched", CHANGED)},
+    f"max by (cluster) ({series('hold_back_active')})",
+    {0: ("none now", KEPT), 1: ("untouched", CHANGED)},
 )
 WORTH: Final = runbooks(
     timeseries(
@@ -199,7 +160,7 @@ WORTH: Final = runbooks(
 def add(grid: Grid) -> None:
     """Add the rows."""
     grid.row("Changes, and how they are compared")
-    for panel in (CHANGES, ENDS, ROLLBACKS):
+    for panel in (CHANGES, runbooks(OUTCOMES, "RollbackRateHigh"), ROLLBACKS):
         grid.add(panel, width=8, height=8)
     for panel in (PAIRS, EVIDENCE):
         grid.add(panel, width=12, height=7)

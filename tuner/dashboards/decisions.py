@@ -12,25 +12,19 @@ from tuner.dashboards.grafana import (
     UNDONE,
     Grid,
     Target,
+    counts,
+    increase,
+    levels,
     series,
     timeseries,
 )
 
-DECIDED: Final = timeseries(
+DECIDED: Final = counts(
     "Decisions",
     "What cycles ended with. Mostly holding is as it should be: it retunes when the load has moved.",
-    [
-        Target(
-            expression=f"sum by (decision) (increase({series('decisions_total')}[$__rate_interval]))",
-            legend="{{decision}}",
-        )
-    ],
-    unit="short",
-    minimum=0,
-    bars=True,
-    interval=CYCLES,
+    [Target(expression=increase("decisions_total", by="decision"), legend="{{decision}}")],
 )
-CHANGES: Final = timeseries(
+CHANGES: Final = levels(
     "Changes",
     "Changes made, kept and undone since clocktuner started.",
     [
@@ -41,9 +35,6 @@ CHANGES: Final = timeseries(
             ("rollbacks", "undone", UNDONE),
         )
     ],
-    unit="short",
-    minimum=0,
-    steps=True,
 )
 VERIFIED: Final = timeseries(
     "Predicted against observed",
@@ -94,33 +85,15 @@ TRUST: Final = timeseries(
     unit="percentunit",
     minimum=0,
 )
-OUTCOMES: Final = timeseries(
+OUTCOMES: Final = counts(
     "Verifications",
     "Changes that were judged, by outcome. Inconclusive and error never count as success.",
-    [
-        Target(
-            expression=f"sum by (outcome) (increase({series('verifications_total')}[$__rate_interval]))",
-            legend="{{outcome}}",
-        )
-    ],
-    unit="short",
-    minimum=0,
-    bars=True,
-    interval=CYCLES,
+    [Target(expression=increase("verifications_total", by="outcome"), legend="{{outcome}}")],
 )
-GUARDS: Final = timeseries(
+GUARDS: Final = counts(
     "Guards that said no",
     "Findings that held or rejected a change, by guard. `clocktuner explain CYCLE` tells value and limit.",
-    [
-        Target(
-            expression=f"sum by (guard) (increase({series('guard_failures_total')}[$__rate_interval]))",
-            legend="{{guard}}",
-        )
-    ],
-    unit="short",
-    minimum=0,
-    bars=True,
-    interval=CYCLES,
+    [Target(expression=increase("guard_failures_total", by="guard"), legend="{{guard}}")],
 )
 SEARCHES: Final = timeseries(
     "Searches",
@@ -136,7 +109,7 @@ SEARCHES: Final = timeseries(
 CANDIDATES: Final = timeseries(
     "Candidates scored",
     "Candidates that searches scored on the twin.",
-    [Target(expression=f"sum(increase({series('trials_total')}[$__rate_interval]))", legend="candidates", colour=SEEN)],
+    [Target(expression=increase("trials_total"), legend="candidates", colour=SEEN)],
     unit="short",
     minimum=0,
     interval=CYCLES,

@@ -175,6 +175,42 @@ def timeseries(
     return panel
 
 
+def counts(title: str, description: str, targets: Sequence[Target], *, interval: str = CYCLES) -> Json:
+    """Return a panel of stacked bars that count what happened; see `timeseries`."""
+    return timeseries(title, description, targets, unit="short", minimum=0, bars=True, interval=interval)
+
+
+def levels(title: str, description: str, targets: Sequence[Target]) -> Json:
+    """Return a panel of small numbers that hold until the next, such as states; see `timeseries`."""
+    return timeseries(title, description, targets, unit="short", minimum=0, steps=True)
+
+
+def state(title: str, description: str, expression: str, words: Mapping[int, tuple[str, str]]) -> Json:
+    """Return a tile that says a state in words, one a cluster; see `stat`."""
+    target = Target(expression=expression, legend="{{cluster}}")
+    return stat(title, description, target, unit="short", steps=Steps(below=QUIET), words=words)
+
+
+def increase(name: str, *, by: str = "") -> str:
+    """Return by how much a counter grew between two points, as a sum over all, or over those of a label's value."""
+    return f"sum{f' by ({by}) ' if by else ''}(increase({series(name)}[$__rate_interval]))"
+
+
+def rate(name: str, *, by: str = "") -> str:
+    """Return how fast a counter grows a second; as `increase`."""
+    return f"sum{f' by ({by}) ' if by else ''}(rate({series(name)}[$__rate_interval]))"
+
+
+def quantiles(name: str, *named: tuple[float, str, str]) -> list[Target]:
+    """Return the targets for quantiles of a histogram: each a level, a legend and a colour."""
+    return [
+        Target(
+            expression=f"histogram_quantile({level}, {rate(f'{name}_bucket', by='le')})", legend=legend, colour=colour
+        )
+        for level, legend, colour in named
+    ]
+
+
 def runbooks(panel: Json, *alerts: str) -> Json:
     """Return a panel with links to the runbooks of alerts.
 

@@ -7,7 +7,6 @@ from tuner.dashboards.grafana import (
     CHANGED,
     EXPECTED,
     KEPT,
-    QUIET,
     SEEN,
     TICKS,
     UNDONE,
@@ -15,9 +14,15 @@ from tuner.dashboards.grafana import (
     Json,
     Steps,
     Target,
+    counts,
+    increase,
+    levels,
+    quantiles,
+    rate,
     runbooks,
     series,
     stat,
+    state,
     timeseries,
 )
 from tuner.values.metrics import METRICS
@@ -40,14 +45,7 @@ def _ranked(name: str, label: str, values: tuple[str, ...]) -> str:
 
 
 def _breaker(title: str, family: str, description: str, *alerts: str) -> Json:
-    tile = stat(
-        title,
-        description,
-        Target(expression=_ranked(f"{family}_state", "state", ("half_open", "open")), legend="{{cluster}}"),
-        unit="short",
-        steps=Steps(below=QUIET),
-        words=BREAKER,
-    )
+    tile = state(title, description, _ranked(f"{family}_state", "state", ("half_open", "open")), BREAKER)
     return runbooks(tile, *alerts)
 
 
@@ -62,26 +60,22 @@ TILES: Final = (
         "CircuitBreakerWithoutEffect",
     ),
     runbooks(
-        stat(
+        state(
             "Degraded",
             "Whether only high-priority work is served, because resources are tight.",
-            Target(expression=f"max by (cluster) ({series('degraded')})", legend="{{cluster}}"),
-            unit="short",
-            steps=Steps(below=QUIET),
-            words={0: ("no", KEPT), 1: ("priority only", UNDONE)},
+            f"max by (cluster) ({series('degraded')})",
+            {0: ("no", KEPT), 1: ("priority only", UNDONE)},
         ),
         "DegradedModeTooLong",
         "HighPriorityStarvation",
     ),
     runbooks(
-        stat(
+        state(
             "Settings",
             "Whether the settings in force are those that clocktuner left. Contested: somebody else has set a valid "
             "value, which is never undone. Lost and invalid ones are restored.",
-            Target(expression=_ranked("settings_state", "state", SETTINGS[1:]), legend="{{cluster}}"),
-            unit="short",
-            steps=Steps(below=QUIET),
-            words={
+            _ranked("settings_state", "state", SETTINGS[1:]),
+            {
                 0: ("ours", KEPT),
                 1: ("contested", CHANGED),
                 2: ("lost", UNDONE),
@@ -101,13 +95,11 @@ TILES: Final = (
         "TuningDoesHarm",
     ),
     runbooks(
-        stat(
+        state(
             "Trusts itself",
             "Rung of the ladder: how far the tuner trusts itself. From observe only on it changes nothing.",
-            Target(expression=_ranked("ladder_rung", "rung", RUNGS[1:]), legend="{{cluster}}"),
-            unit="short",
-            steps=Steps(below=QUIET),
-            words={
+            _ranked("ladder_rung", "rung", RUNGS[1:]),
+            {
                 0: ("fully", KEPT),
                 1: ("no network", EXPECTED),
                 2: ("cautious", CHANGED),
@@ -120,14 +112,12 @@ TILES: Final = (
         "TwinFidelityLow",
     ),
     runbooks(
-        stat(
+        state(
             "Paused",
             "Who keeps the tuner from changing anything. The scheduler stays protected but for the kill switch, which "
             "stops every write.",
-            Target(expression=_ranked("paused", "by", PAUSES), legend="{{cluster}}"),
-            unit="short",
-            steps=Steps(below=QUIET),
-            words={
+            _ranked("paused", "by", PAUSES),
+            {
                 0: ("by nobody", KEPT),
                 1: ("by a person", CHANGED),
                 2: ("maintenance", EXPECTED),
@@ -155,13 +145,11 @@ TILES: Final = (
         "ClockTunerNoGuard",
     ),
     runbooks(
-        stat(
+        state(
             "Restoring",
             "Whether restoring lost or invalid settings was given up after all attempts.",
-            Target(expression=f"max by (cluster) ({series('heal_exhausted')})", legend="{{cluster}}"),
-            unit="short",
-            steps=Steps(below=QUIET),
-            words={0: ("works", KEPT), 1: ("given up", UNDONE)},
+            f"max by (cluster) ({series('heal_exhausted')})",
+            {0: ("works", KEPT), 1: ("given up", UNDONE)},
         ),
         "SelfHealFailing",
         "ConfigDriftUnrepaired",
@@ -206,31 +194,20 @@ BEYOND: Final = runbooks(
     "SchedulingLatencyBudgetBurn",
 )
 OPENINGS: Final = runbooks(
-    timeseries(
+    counts(
         "Steps taken to protect",
         "Times that the latency breaker opened, and that only high-priority work began to be served.",
         [
-            Target(
-                expression=f"sum(increase({series('latency_breaker_openings_total')}[$__rate_interval]))",
-                legend="breaker opened",
-                colour=UNDONE,
-            ),
-            Target(
-                expression=f"sum(increase({series('degradations_total')}[$__rate_interval]))",
-                legend="priority only",
-                colour=CHANGED,
-            ),
+            Target(expression=increase("latency_breaker_openings_total"), legend="breaker opened", colour=UNDONE),
+            Target(expression=increase("degradations_total"), legend="priority only", colour=CHANGED),
         ],
-        unit="short",
-        minimum=0,
-        bars=True,
         interval=TICKS,
     ),
     "CircuitBreakerOpen",
     "DegradedModeTooLong",
 )
 FLAPPING: Final = runbooks(
-    timeseries(
+    levels(
         "Breaker and degradation",
         "1 while the latency breaker opens again and again, while it is not closed, and while only high-priority work "
         "is served.",
@@ -243,9 +220,6 @@ FLAPPING: Final = runbooks(
             ),
             Target(expression=series("degraded"), legend="priority only", colour=EXPECTED),
         ],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "CircuitBreakerFlapping",
 )
@@ -275,15 +249,7 @@ DURATION: Final = runbooks(
     timeseries(
         "Time of a guard tick",
         "Wall-clock time of ticks, half and 99 % of them.",
-        [
-            Target(
-                expression=f"histogram_quantile({level}, "
-                f"sum by (le) (rate({series('guard_duration_seconds_bucket')}[$__rate_interval])))",
-                legend=legend,
-                colour=colour,
-            )
-            for level, legend, colour in ((0.5, "p50", SEEN), (0.99, "p99", EXPECTED))
-        ],
+        quantiles("guard_duration_seconds", (0.5, "p50", SEEN), (0.99, "p99", EXPECTED)),
         unit="s",
         minimum=0,
         interval=TICKS,
@@ -305,12 +271,7 @@ FOUND: Final = runbooks(
         "Guard ticks by what they found",
         "New samples, none that are newer than the last ones, or no answer. Blind ticks keep the settings, and step in "
         "nowhere.",
-        [
-            Target(
-                expression=f"sum by (result) (rate({series('guard_ticks_total')}[$__rate_interval]))",
-                legend="{{result}}",
-            )
-        ],
+        [Target(expression=rate("guard_ticks_total", by="result"), legend="{{result}}")],
         unit="cps",
         minimum=0,
         interval=TICKS,
@@ -328,61 +289,38 @@ CLOCKS: Final = runbooks(
     "ClockSkew",
 )
 ANSWERS: Final = runbooks(
-    timeseries(
+    levels(
         "Metrics source answers",
         "1 where it answered the newest question, 0 where it did not.",
         [Target(expression=series("source_up"), legend="{{cluster}}")],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "PrometheusUnreachableFromTuner",
 )
 
 STATE: Final = runbooks(
-    timeseries(
+    levels(
         "State of the settings",
         "What the settings in force were found to be; one of the lines is at 1.",
         [Target(expression=f"max by (state) ({series('settings_state')})", legend="{{state}}")],
-        unit="short",
-        minimum=0,
-        steps=True,
     ),
     "ConfigContested",
     "ConfigInvalid",
 )
 HEALS: Final = runbooks(
-    timeseries(
+    counts(
         "Restorations",
         "Restorations of invalid or lost settings, by result.",
-        [
-            Target(
-                expression=f"sum by (result) (increase({series('heals_total')}[$__rate_interval]))",
-                legend="{{result}}",
-            )
-        ],
-        unit="short",
-        minimum=0,
-        bars=True,
+        [Target(expression=increase("heals_total", by="result"), legend="{{result}}")],
         interval=TICKS,
     ),
     "SelfHealFailing",
     "ConfigDriftUnrepaired",
 )
 CONTESTED: Final = runbooks(
-    timeseries(
+    counts(
         "Edits by others",
         "Times that somebody else was found to have set a knob or the policy mode. They are never undone.",
-        [
-            Target(
-                expression=f"sum(increase({series('contested_total')}[$__rate_interval]))",
-                legend="edits",
-                colour=CHANGED,
-            )
-        ],
-        unit="short",
-        minimum=0,
-        bars=True,
+        [Target(expression=increase("contested_total"), legend="edits", colour=CHANGED)],
         interval=TICKS,
     ),
     "ConfigContested",

@@ -2,20 +2,24 @@
 
 from typing import Final
 
-from tuner.dashboards.grafana import CYCLES, EXPECTED, SEEN, Grid, Target, series, timeseries
+from tuner.dashboards.grafana import (
+    CYCLES,
+    EXPECTED,
+    SEEN,
+    Grid,
+    Target,
+    counts,
+    increase,
+    quantiles,
+    rate,
+    series,
+    timeseries,
+)
 
 CYCLE: Final = timeseries(
     "Time of a cycle",
     "Wall-clock time of whole cycles, half and 95 % of them.",
-    [
-        Target(
-            expression=f"histogram_quantile({level}, "
-            f"sum by (le) (rate({series('cycle_duration_seconds_bucket')}[$__rate_interval])))",
-            legend=legend,
-            colour=colour,
-        )
-        for level, legend, colour in ((0.5, "p50", SEEN), (0.95, "p95", EXPECTED))
-    ],
+    quantiles("cycle_duration_seconds", (0.5, "p50", SEEN), (0.95, "p95", EXPECTED)),
     unit="s",
     minimum=0,
     interval=CYCLES,
@@ -35,7 +39,7 @@ STAGES: Final = timeseries(
     interval=CYCLES,
 )
 FAILURES, REASONS = (
-    timeseries(
+    counts(
         f"Failures by {label}",
         "Cycles that a stage ended. Temporary failures pass by themselves; permanent ones need a person. "
         "`clocktuner history` has the messages.",
@@ -45,10 +49,6 @@ FAILURES, REASONS = (
                 legend=f"{{{{{label}}}}}",
             )
         ],
-        unit="short",
-        minimum=0,
-        bars=True,
-        interval=CYCLES,
     )
     for label in ("stage", "reason")
 )
@@ -56,11 +56,7 @@ FAILURES, REASONS = (
 QUERIES: Final = timeseries(
     "Queries",
     "Queries sent to the metrics source; they do not grow with the length of the history.",
-    [
-        Target(
-            expression=f"sum(rate({series('source_queries_total')}[$__rate_interval]))", legend="queries", colour=SEEN
-        )
-    ],
+    [Target(expression=rate("source_queries_total"), legend="queries", colour=SEEN)],
     unit="reqps",
     minimum=0,
     interval=CYCLES,
@@ -69,11 +65,7 @@ QUERIES: Final = timeseries(
 BYTES: Final = timeseries(
     "Bytes read",
     "Bytes read from the metrics source.",
-    [
-        Target(
-            expression=f"sum(rate({series('source_read_bytes_total')}[$__rate_interval]))", legend="read", colour=SEEN
-        )
-    ],
+    [Target(expression=rate("source_read_bytes_total"), legend="read", colour=SEEN)],
     unit="Bps",
     minimum=0,
     interval=CYCLES,
@@ -112,19 +104,10 @@ COVERAGE: Final = timeseries(
     unit="percentunit",
     minimum=0,
 )
-PROBLEMS: Final = timeseries(
+PROBLEMS: Final = counts(
     "Not believed",
     "Values that were missing, or that were refused because they cannot be right, by reason.",
-    [
-        Target(
-            expression=f"sum by (reason) (increase({series('observation_problems_total')}[$__rate_interval]))",
-            legend="{{reason}}",
-        )
-    ],
-    unit="short",
-    minimum=0,
-    bars=True,
-    interval=CYCLES,
+    [Target(expression=increase("observation_problems_total", by="reason"), legend="{{reason}}")],
 )
 
 

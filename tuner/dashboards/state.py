@@ -2,7 +2,19 @@
 
 from typing import Final
 
-from tuner.dashboards.grafana import CHANGED, EXPECTED, KEPT, QUIET, UNDONE, Grid, Steps, Target, series, stat
+from tuner.dashboards.grafana import (
+    CHANGED,
+    EXPECTED,
+    KEPT,
+    QUIET,
+    UNDONE,
+    Grid,
+    Steps,
+    Target,
+    series,
+    stat,
+    state,
+)
 
 LATE_SECONDS: Final = 180.0
 STALLED_SECONDS: Final = 900.0
@@ -20,50 +32,32 @@ TILES: Final = (
         steps=Steps(at=((LATE_SECONDS, CHANGED), (STALLED_SECONDS, UNDONE))),
         decimals=0,
     ),
-    stat(
+    state(
         "It may",
         "How far clocktuner may go: only observe, recommend, or act by itself. Set in the policy.",
-        Target(
-            expression=f"sum by (cluster) ({series('mode', mode='recommend')})"
-            f" + 2 * sum by (cluster) ({series('mode', mode='auto')})",
-            legend="{{cluster}}",
-        ),
-        unit="short",
-        steps=Steps(below=QUIET),
-        words={0: ("observe", QUIET), 1: ("recommend", EXPECTED), 2: ("act", KEPT)},
+        f"sum by (cluster) ({series('mode', mode='recommend')}) + 2 * sum by (cluster) ({series('mode', mode='auto')})",
+        {0: ("observe", QUIET), 1: ("recommend", EXPECTED), 2: ("act", KEPT)},
     ),
-    stat(
+    state(
         "Scheduler runs",
         "How much of its policy the scheduler runs: all, simplified while latency is out of hand, or high-priority "
         "work only while resources are tight.",
-        Target(
-            expression=f"sum by (cluster) ({series('scheduler_mode', mode='simplified')})"
-            f" + 2 * sum by (cluster) ({series('scheduler_mode', mode='priority_only')})",
-            legend="{{cluster}}",
-        ),
-        unit="short",
-        steps=Steps(below=QUIET),
-        words={0: ("in full", KEPT), 1: ("simplified", CHANGED), 2: ("priority only", UNDONE)},
+        f"sum by (cluster) ({series('scheduler_mode', mode='simplified')})"
+        f" + 2 * sum by (cluster) ({series('scheduler_mode', mode='priority_only')})",
+        {0: ("in full", KEPT), 1: ("simplified", CHANGED), 2: ("priority only", UNDONE)},
     ),
-    stat(
+    state(
         "Change on trial",
         "Whether a change is being verified. While one is, no other is made.",
-        Target(expression=f"max by (cluster) ({series('change_on_trial')})", legend="{{cluster}}"),
-        unit="short",
-        steps=Steps(below=QUIET),
-        words={0: ("none", KEPT), 1: ("on trial", CHANGED)},
+        f"max by (cluster) ({series('change_on_trial')})",
+        {0: ("none", KEPT), 1: ("on trial", CHANGED)},
     ),
-    stat(
+    state(
         "Forecasts by",
         "Rung of the forecasting ladder: the models chosen series by series, or a simpler one standing in.",
-        Target(
-            expression=f"sum by (cluster) ({series('forecast_rung', rung='smoothing')})"
-            f" + 2 * sum by (cluster) ({series('forecast_rung', rung='last_value')})",
-            legend="{{cluster}}",
-        ),
-        unit="short",
-        steps=Steps(below=QUIET),
-        words={0: ("best model", KEPT), 1: ("smoothing", CHANGED), 2: ("last value", UNDONE)},
+        f"sum by (cluster) ({series('forecast_rung', rung='smoothing')})"
+        f" + 2 * sum by (cluster) ({series('forecast_rung', rung='last_value')})",
+        {0: ("best model", KEPT), 1: ("smoothing", CHANGED), 2: ("last value", UNDONE)},
     ),
     stat(
         "Failed cycles",

@@ -88,12 +88,8 @@ def bad_policy(page_url: str, prometheus_url: str | None, *, output: Path, seed:
 
 
 def _setting(policy: Policy, *, real_server: bool) -> Setting:
-    return Setting(
-        cluster=policy.cluster,
-        policy=policy.name,
-        mode=policy.mode.value,
-        specs=policy.knob_specs(),
-        weights=policy.weights(),
+    return Setting.of(
+        policy,
         real=("the metrics server: Prometheus" if real_server else "the metrics page, scraped without Prometheus",),
         simulated=(
             "the load and all that goes wrong: made up",

@@ -128,12 +128,8 @@ def opened(
 
 
 def _setting(policy: Policy, workload: workloads.NamedWorkload, *, real_server: bool) -> Setting:
-    return Setting(
-        cluster=policy.cluster,
-        policy=policy.name,
-        mode=policy.mode.value,
-        specs=policy.knob_specs(),
-        weights=policy.weights(),
+    return Setting.of(
+        policy,
         real=(
             f"the traces: {workload.describe().splitlines()[0]}",
             "the metrics server: Prometheus" if real_server else "the metrics page, scraped without Prometheus",

@@ -16,11 +16,11 @@ from tuner.demo.store import Store
 from tuner.demo.trouble import Stretch
 from tuner.demo.world import Run
 from tuner.propose.inputs import SearchInputs
+from tuner.propose.planted import planted
 from tuner.reference.synthetic import merge
 from tuner.reference.workload import Workload
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.values.knobs import KnobValues, Role
-from tuner.values.metrics import METRIC_COUNT
 from tuner.values.stages import STEP_SECONDS, Proposal
 
 KEY: Final = "bad"
@@ -69,22 +69,8 @@ class Act:
 
 def harmful(inputs: SearchInputs, **_: object) -> Proposal:
     """Propose a harmful change, instead of a search, and promise much of it."""
-    nothing = np.full(METRIC_COUNT, np.nan)
-    return Proposal(
-        cycle_id=inputs.cycle_id,
-        incumbent=inputs.incumbent,
-        candidate=KnobValues.of({**inputs.incumbent, Role.DECISION_PERIOD: HARMFUL_PERIOD_SECONDS}),
-        score=-0.1,
-        score_error=0.0,
-        predicted=nothing,
-        predicted_incumbent=nothing,
-        feasible=True,
-        violations=(),
-        trials=1,
-        seed=inputs.seed,
-        fidelity_ratio=1.0,
-        reason="planted by the demonstration: it promises 10 %, and does harm",
-    )
+    moves = {Role.DECISION_PERIOD: HARMFUL_PERIOD_SECONDS}
+    return planted(inputs, moves, score=-0.1, reason="planted by the demonstration: it promises 10 %, and does harm")
 
 
 class Story:
@@ -207,33 +193,31 @@ class Story:
         live, guard = self.parts.actuator.read(), self.parts.guard.state
         breaker = self.parts.cycle.memory.caution.change_breaker
         limit = self.parts.policy.change_breaker.harmful_changes
-        stands = {
-            "a setting edited by hand": KnobValues.of({Role.RESERVATION: live.knobs[Role.RESERVATION]}).describe(),
-            "garbage in a setting": f"slice {live.knobs[Role.BASE_SLICE] * 1000:g} ms",
-            "a surge of short tasks": f"policy {live.mode}, latency breaker {guard.breaker.state}",
-            "nodes fail": f"policy {live.mode}" + (", still degraded" if guard.degradation.active else ""),
-            "a harmful change": (
-                f"period {live.knobs[Role.DECISION_PERIOD]:g} s, change breaker {breaker.state}, "
-                f"{len(breaker.harms)} of {limit} harms"
-            ),
-        }
+        edited, surge, outage = origin + EDIT_SECONDS, origin + SURGE.start_seconds, origin + OUTAGE.start_seconds
         happened = (
-            Incident(title="a setting edited by hand", answers=("adopted",), at_seconds=origin + EDIT_SECONDS),
-            Incident(title="garbage in a setting", answers=("heal",), at_seconds=origin + GARBAGE_SECONDS),
-            Incident(
-                title="a surge of short tasks",
-                answers=("simplify", "probe", "recover"),
-                at_seconds=origin + SURGE.start_seconds,
+            (
+                Incident(title="a setting edited by hand", answers=("adopted",), at_seconds=edited),
+                f"reservation {live.knobs[Role.RESERVATION] * 100:g} %",
             ),
-            Incident(
-                title="nodes fail",
-                answers=("protect", "release"),
-                at_seconds=origin + OUTAGE.start_seconds,
+            (
+                Incident(title="garbage in a setting", answers=("heal",), at_seconds=origin + GARBAGE_SECONDS),
+                f"slice {live.knobs[Role.BASE_SLICE] * 1000:g} ms",
             ),
-            Incident(title="a harmful change", answers=("apply", "roll_back")),
+            (
+                Incident(title="a harmful change", answers=("apply", "roll_back")),
+                f"period {live.knobs[Role.DECISION_PERIOD]:g} s, change breaker {breaker.state}, "
+                f"{len(breaker.harms)} of {limit} harms",
+            ),
+            (
+                Incident(title="a surge of short tasks", answers=("simplify", "probe", "recover"), at_seconds=surge),
+                f"policy {live.mode}, latency breaker {guard.breaker.state}",
+            ),
+            (
+                Incident(title="nodes fail", answers=("protect", "release"), at_seconds=outage),
+                f"policy {live.mode}" + (", still degraded" if guard.degradation.active else ""),
+            ),
         )
-        rows = [answered(each, records, state=stands[each.title]) for each in happened]
-        return sorted(rows, key=lambda row: row.at_seconds)
+        return [answered(incident, records, state=state) for incident, state in happened]
 
 
 def load(seed: int, *, seconds: float = END_SECONDS) -> Workload:

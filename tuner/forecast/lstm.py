@@ -28,7 +28,7 @@ THREADS: Final = 2
 SINGLE_SERIES: Final = 1_000
 """Batches up to this size run in one thread: on a busy machine, waiting for a second one costs more than it brings."""
 
-CHUNK_SERIES: Final = 2_500
+CHUNK_SERIES: Final = 1_250
 """Series that the network sees at once: its working memory grows with them, some thirty kilobytes each."""
 
 REST_CALLS: Final = 30

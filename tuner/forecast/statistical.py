@@ -7,6 +7,7 @@ residual quantiles, because those that libraries derive from assumptions were me
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -72,7 +73,7 @@ MIN_RESIDUALS: Final = 20
 """Fewest errors at the longest lead from which the tenths of a spread can be read."""
 
 
-class _Statistical:
+class _Statistical(ABC):
     """What both members share: when to fit, and how residuals become a spread.
 
     Fitting may run in another thread than forecasting: results become visible all at once.
@@ -145,12 +146,13 @@ class _Statistical:
             low[ahead - 1], high[ahead - 1] = np.quantile(errors, (0.1, 0.9))
         return np.minimum(low, 0.0), np.maximum(high, 0.0)
 
+    @abstractmethod
     def _fit_one(self, values: FloatArray, before: Fitted | None) -> FloatArray:
-        raise NotImplementedError
+        """Return the parameters of one series, from those before where there are any."""
 
+    @abstractmethod
     def _medians(self, values: FloatArray, parameters: FloatArray) -> FloatArray:
         """Return the forecasts from every origin, shape (series, steps, horizon)."""
-        raise NotImplementedError
 
 
 class DampedEts(_Statistical):

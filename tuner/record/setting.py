@@ -1,10 +1,11 @@
 """What a reader of the journal has to know beside the cycles: whose they are, within which bounds, and how real."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from tuner.record.encoding import decode, encode
 from tuner.record.journal import Journal
+from tuner.settings.model import Policy
 from tuner.values.knobs import DESIGN_RANGES, KnobSpec
 from tuner.values.metrics import DEFAULT_WEIGHTS, MetricVector
 
@@ -33,6 +34,19 @@ class Setting:
     weights: MetricVector = field(default_factory=DEFAULT_WEIGHTS.copy)
     real: tuple[str, ...] = ()
     simulated: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy, *, real: tuple[str, ...] = (), simulated: tuple[str, ...] = ()) -> Self:
+        """Return the frame that a policy sets."""
+        return cls(
+            cluster=policy.cluster,
+            policy=policy.name,
+            mode=policy.mode.value,
+            specs=policy.knob_specs(),
+            weights=policy.weights(),
+            real=real,
+            simulated=simulated,
+        )
 
 
 def save_setting(journal: Journal, setting: Setting) -> None:

@@ -452,6 +452,53 @@ def protect(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def opened(reservation: float, before: float, capacity: float) -> tuple[float, float, float]:
+    """Return the share that is reserved, the accelerators that are open to all, and those that were until now."""
+    reserved = 0.0 if math.isnan(reservation) else min(max(reservation, 0.0), 0.99)
+    ceiling = (1.0 - reserved) * capacity
+    if math.isnan(before) or math.isnan(reservation):
+        return reserved, ceiling, ceiling
+    return reserved, ceiling, (1.0 - min(max(before, 0.0), 0.99)) * capacity
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def stand(
+    part: FloatArray,
+    chances: FloatArray,
+    flow: float,
+    queue: float,
+    start: float,
+    patience: float,
+    decision: float,
+    period: float,
+    step: float,
+) -> float:
+    """Write how long the tasks of a group wait that start in a step to `part`; return how many wait by chance."""
+    # The head of a queue has waited for as long as the whole queue took to arrive.
+    standing = queue / max(flow, start, 1e-9) if queue > 0.0 else 0.0
+    # Nobody waits for much longer than his patience, and a standing queue already holds what chance would add.
+    standing = min(standing, patience)
+    probability, excess = chances[0], max(min(chances[1], patience) - standing, 0.0)
+    part[WEIGHT] = start * step
+    part[LOW] = decision + 0.5 * standing
+    part[WIDTH] = period + standing
+    part[PROBABILITY] = probability
+    part[EXCESS] = excess
+    return float(start * probability * excess)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lost_to_turns(
+    sharers: float, requests: float, training: float, capacity: float, knobs: FloatArray, theta: FloatArray
+) -> float:
+    """Return the accelerators that training which shares loses to turns, unless it is alone."""
+    company = 1.0 - math.exp(-(sharers + requests) / max(capacity - training + sharers, 1.0))
+    if math.isnan(knobs[SLICE]):
+        return 0.0
+    return float(sharers * company * theta[SWITCH] / (knobs[SLICE] + theta[SWITCH]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def simulate(
     arrivals: FloatArray,
     state: FloatArray,
@@ -485,13 +532,9 @@ def simulate(
         out: The 13 metrics in catalogue order, the mean time of a decision and the share of cold starts, shape (15,).
     """
     steps = arrivals.shape[0]
-    reserved = 0.0 if math.isnan(knobs[RESERVATION]) else min(max(knobs[RESERVATION], 0.0), 0.99)
-    ceiling = (1.0 - reserved) * capacity
+    reserved, ceiling, was_open = opened(knobs[RESERVATION], before[RESERVATION], capacity)
     # Gangs never yield: where the reserve grows, it finds those that lie there already.
-    opened = ceiling
-    if not (math.isnan(before[RESERVATION]) or math.isnan(knobs[RESERVATION])):
-        opened = (1.0 - min(max(before[RESERVATION], 0.0), 0.99)) * capacity
-    inside, usable, taken = min(ceiling / opened, 1.0), 0.0, 0.0
+    inside, usable, taken = min(ceiling / was_open, 1.0), 0.0, 0.0
     # What is kept for protected work alone spares it the company of others.
     refuge = 1.0
     if not math.isnan(knobs[RESERVATION]):
@@ -527,8 +570,8 @@ def simulate(
         # Training that waits takes what falls empty, and inference moves closer together.
         needed = min(busy_ratio, theta[CROWDING] * demand[INFERENCE])
         if index == 0:
-            usable = usable_by_gangs(tasks, queue, demand, capacity, opened, ceiling, needed, theta)
-            taken = taken_by_gangs(tasks, queue, demand, capacity, opened, needed, theta) * inside
+            usable = usable_by_gangs(tasks, queue, demand, capacity, was_open, ceiling, needed, theta)
+            taken = taken_by_gangs(tasks, queue, demand, capacity, was_open, needed, theta) * inside
         rooms = admit(start, keep, grow, tasks, rate, demand, capacity, ceiling, inside, usable, taken, needed, theta)
         inside = rooms[3]
 
@@ -537,26 +580,18 @@ def simulate(
         chance(chances, held, tasks, keep, grow, start, stay, demand, rooms, needed, elapsed, pressed, theta)
 
         for group in range(GROUP_COUNT):
-            # The head of a queue has waited for as long as the whole queue took to arrive.
             flow[group] += (rate[group] - flow[group]) * min(step / FLOW_SECONDS, 1.0)
             patience = theta[TRAINING_PATIENCE] if group <= TRAINING else theta[INFERENCE_PATIENCE]
-            standing = queue[group] / max(flow[group], start[group], 1e-9) if queue[group] > 0.0 else 0.0
-            # Nobody waits for much longer than his patience, and a standing queue already holds what chance would add.
-            standing = min(standing, patience)
-            probability, excess = chances[group, 0], max(min(chances[group, 1], patience) - standing, 0.0)
             part = parts[index * GROUP_COUNT + group]
-            part[WEIGHT] = start[group] * step
-            part[LOW] = decision + 0.5 * standing
-            part[WIDTH] = period + standing
-            part[PROBABILITY] = probability
-            part[EXCESS] = excess
+            fluctuating = stand(
+                part, chances[group], flow[group], queue[group], start[group], patience, decision, period, step
+            )
             if group == PROTECTED:
                 turns = theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH]) if not math.isnan(knobs[SLICE]) else 0.0
                 slowed = refuge * (turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0))
                 protect(protected_parts[2 * index : 2 * index + 2], part, slowed, residents, cold, cold_seconds)
 
             # Patience runs out for those who wait.
-            fluctuating = start[group] * probability * excess
             leaving = min(1.0, step / patience) * queue[group]
             left += leaving + fluctuating / patience * step
             submitted += rate[group] * step
@@ -570,12 +605,7 @@ def simulate(
             ran += held[group]
 
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
-        # Training that shares loses time to turns, too, unless it is alone.
-        sharers = share_held * training
-        company = 1.0 - math.exp(-(sharers + requests) / max(capacity - training + sharers, 1.0))
-        turned = 0.0
-        if not math.isnan(knobs[SLICE]):
-            turned = sharers * company * theta[SWITCH] / (knobs[SLICE] + theta[SWITCH])
+        turned = lost_to_turns(share_held * training, requests, training, capacity, knobs, theta)
         loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
         latency += 0.99 * period + decision
         deciding += decision

@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from tuner import wiring
-from tuner.chaos.plant import planted_search
+from tuner.chaos.plant import finding
 from tuner.chaos.scene import Scene
 from tuner.chaos.troubles.moments import GOOD, Trouble, once, struck
 from tuner.control import spool
 from tuner.control.orders import MAX_BYTES, Order, OrderKind, new_id
 from tuner.errors import JournalError
-from tuner.propose.inputs import SearchInputs
-from tuner.values.knobs import KnobValues, Role
-from tuner.values.stages import Proposal
+from tuner.values.knobs import Role
 
 _RIVALS_SLICE_SECONDS: Final = 0.11
 
@@ -63,14 +61,9 @@ def _racing(scene: Scene) -> None:
 def _rival(scene: Scene) -> wiring.Parts:
     journal = scene.folder / "rival" / "journal.sqlite"
     scene.witness.journals.append(journal)
-    rival = scene.assemble(journal, planted=_rivals_search)
+    rival = scene.assemble(journal, planted=finding({Role.BASE_SLICE: _RIVALS_SLICE_SECONDS}))
     rival.people.prepare()
     return rival
-
-
-def _rivals_search(inputs: SearchInputs, **_: object) -> Proposal:
-    candidate = KnobValues.of({**inputs.incumbent, Role.BASE_SLICE: _RIVALS_SLICE_SECONDS})
-    return replace(planted_search(inputs), candidate=candidate)
 
 
 def _run(rival: wiring.Parts, at_seconds: float) -> None:
