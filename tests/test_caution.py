@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.caution import Caution, charge, counted, learned, opened, stepped, waited
+from tuner.caution import Caution, charge, counted, credit, learned, opened, stepped, waited
 from tuner.judge.change_breaker import ChangeBreaker
 from tuner.judge.ladder import Doubt
 from tuner.judge.limits import MIN_TRUST
 from tuner.settings.safety import ChangeBreakerSettings
 from tuner.twin.trust import Trust
+from tuner.values.knobs import KnobValues, Role
 from tuner.values.metrics import metric_vector
 from tuner.values.safety import BreakerState, Rung
 from tuner.values.stages import CycleRecord, Outcome, StageFailure, Step, Verification
 
+BEFORE, AFTER = (KnobValues.of({Role.BASE_SLICE: seconds}) for seconds in (0.1, 0.12))
 SETTINGS = ChangeBreakerSettings(harmful_changes=2, cool_down_seconds=600)
 NOTHING = metric_vector({})
 
@@ -160,8 +162,34 @@ def test_a_twin_that_is_always_wrong_leads_to_observing_only_and_time_leads_back
 
 def test_what_a_trial_cost_makes_the_breaker_rest_and_touches_nothing_else() -> None:
     before = Caution(failures_in_row=1)
-    charged = charge(before, 6.0, at_seconds=1000.0, settings=SETTINGS)
+    charged = charge(before, 6.0, back_to=BEFORE, at_seconds=1000.0, settings=SETTINGS)
 
     assert charged.change_breaker.rests_until_seconds == 1600.0
     assert charged.change_breaker.state is BreakerState.CLOSED
     assert replace(charged, change_breaker=before.change_breaker) == before
+
+
+def test_a_tuner_that_has_earned_much_rests_less_and_only_under_the_setting_that_earned_it() -> None:
+    caution = credit(Caution(), -0.3, 0.1, before=BEFORE, after=AFTER)
+    earned = charge(caution, 6.0, back_to=AFTER, at_seconds=1000.0, settings=SETTINGS)
+    elsewhere = charge(caution, 6.0, back_to=BEFORE, at_seconds=1000.0, settings=SETTINGS)
+
+    # One per cent over time, and a quarter of the 20 % that were surely gained: 6 / 0.06.
+    assert earned.change_breaker.rests_until_seconds == pytest.approx(1100.0)
+    assert elsewhere.change_breaker.rests_until_seconds == 1600.0
+
+
+@pytest.mark.parametrize(
+    ("score", "error", "gained"), [(-0.3, 0.1, 0.2), (-0.1, 0.2, 0.0), (0.1, 0.0, 0.0), (math.nan, 0.1, 0.0)]
+)
+def test_only_what_a_trial_has_surely_shown_is_earned(score: float, error: float, gained: float) -> None:
+    caution = credit(Caution(), score, error, before=BEFORE, after=AFTER)
+
+    assert caution.earned.under(AFTER) == pytest.approx(gained)
+    assert caution.earned.under(BEFORE) == 0.0
+
+
+def test_gains_of_changes_upon_changes_add_up() -> None:
+    once = credit(Caution(), -0.3, 0.1, before=BEFORE, after=AFTER)
+
+    assert credit(once, -0.1, 0.0, before=AFTER, after=BEFORE).earned.under(BEFORE) == pytest.approx(0.3)

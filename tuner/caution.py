@@ -3,6 +3,7 @@
 Pure. The machines are those of `tuner.judge`; here is which events of the loop move them.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -10,6 +11,7 @@ from tuner.errors import ActuatorUnavailable
 from tuner.judge.change_breaker import ChangeBreaker, charged, elapsed, failed, harmed, proven
 from tuner.judge.ladder import Doubt, Ladder, freeze, step, thaw
 from tuner.settings.safety import ChangeBreakerSettings
+from tuner.values.knobs import KnobValues
 from tuner.values.safety import BreakerState, Rung
 from tuner.values.stages import CycleRecord, Step
 
@@ -18,18 +20,37 @@ _CHANGING: Final = frozenset({"apply", "verify"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Earned:
+    """What the changes have surely gained that led to a setting.
+
+    Attributes:
+        knobs: The setting; None before the first.
+        score: Lower bound of their gains, summed; >= 0.
+    """
+
+    knobs: KnobValues | None = None
+    score: float = 0.0
+
+    def under(self, knobs: KnobValues) -> float:
+        """Return what was gained where a setting is the one that it was gained with; 0 for any other."""
+        return self.score if self.knobs is not None and not knobs.differs(self.knobs) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caution:
-    """What the tuner holds against itself.
+    """What the tuner holds against itself, and what it has earned.
 
     Attributes:
         change_breaker: What became of its changes.
         ladder: How far it trusts itself.
+        earned: What the changes in force have surely gained.
         failures_in_row: Cycles that failed, up to the newest.
         blind_in_row: Cycles without an answer from the source, up to the newest.
     """
 
     change_breaker: ChangeBreaker = field(default_factory=ChangeBreaker)
     ladder: Ladder = field(default_factory=Ladder)
+    earned: Earned = field(default_factory=Earned)
     failures_in_row: int = 0
     blind_in_row: int = 0
 
@@ -107,13 +128,37 @@ def learned(
 
 
 def charge(
-    caution: Caution, cost_score_seconds: float, *, at_seconds: float, settings: ChangeBreakerSettings
+    caution: Caution,
+    cost_score_seconds: float,
+    *,
+    back_to: KnobValues,
+    at_seconds: float,
+    settings: ChangeBreakerSettings,
 ) -> Caution:
-    """Return it after a change was undone that had cost something while it was tried."""
+    """Return it after a change was undone that had cost something while it was tried.
+
+    Args:
+        caution: As it was.
+        cost_score_seconds: What it cost.
+        back_to: The setting that it was undone to.
+        at_seconds: When.
+        settings: Limits of the breaker.
+    """
     breaker = charged(
-        caution.change_breaker, cost_score_seconds=cost_score_seconds, at_seconds=at_seconds, settings=settings
+        caution.change_breaker,
+        cost_score_seconds=cost_score_seconds,
+        earned_score=caution.earned.under(back_to),
+        at_seconds=at_seconds,
+        settings=settings,
     )
     return replace(caution, change_breaker=breaker)
+
+
+def credit(caution: Caution, score: float, error: float, *, before: KnobValues, after: KnobValues) -> Caution:
+    """Return it after a change was left in force, with what that has surely gained: its lower bound, one error down."""
+    surely = -(score + error)
+    sure = surely if math.isfinite(surely) and surely > 0 else 0.0
+    return replace(caution, earned=Earned(knobs=after, score=caution.earned.under(before) + sure))
 
 
 def opened(before: Caution, after: Caution) -> bool:

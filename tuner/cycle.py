@@ -67,6 +67,7 @@ class Cycle:
         hand_over: Callable[[Forecast], None] | None = None,
         planted: Search | None = None,
         evaluate: Evaluate = evaluate,
+        trying: type[Trying] = Trying,
         deadline_clock: Callable[[], float] | None = None,
     ) -> None:
         """Take the parts, and resume from what the journal remembers.
@@ -85,6 +86,7 @@ class Cycle:
             hand_over: Gives the forecast to a scheduler that takes it; None where it does not.
             planted: Finds settings instead of a search, for a scenario; None to search.
             evaluate: The twin.
+            trying: What tries changes out.
             deadline_clock: Monotonic seconds, for the time limit of searches; None in replays, whose budget is trials.
         """
         self._policy = policy
@@ -101,7 +103,7 @@ class Cycle:
         self._log = logs.get("cycle")
         stored = journal.load_state(STATE_NAME)
         self._notebook = Notebook(Memory() if stored is None else Memory.from_json(stored))
-        self._trying = Trying(
+        self._trying = trying(
             policy=policy,
             notebook=self._notebook,
             writer=writer,

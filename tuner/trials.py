@@ -14,6 +14,7 @@ from tuner.memory import OnTrial
 from tuner.settings.model import Policy, VerifySettings
 from tuner.twin.calibration import SPACING_SECONDS, Calibrator
 from tuner.twin.counterfactual import counterfactual
+from tuner.twin.trust import UNPROVEN_REGION
 from tuner.twin.workload import HORIZON_SECONDS
 from tuner.values.knobs import KnobValues, SchedulerMode
 from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX, METRIC_NAMES, METRICS, score_terms
@@ -32,6 +33,10 @@ HOLD_BACK_PAIRS: Final = 2
 PROBE_PAIRS: Final = 2
 """Pairs of a trial while the twin is not proven, for the same reason: enough to tell the way of a change that matters,
 and short enough that it costs little where that is the wrong one."""
+
+MOST_WRONG: Final = 0.3
+"""Score beyond which a promise is not taken for what a change may have cost (assumption): in a jam the twin promises
+that waits of minutes vanish, and the opposite of that would be felt at once."""
 
 _NEVER: Final = 1e-9
 """Chance of a false promotion that a hold-back takes: it promotes nothing, whatever it shows."""
@@ -71,7 +76,7 @@ def begin(
         trial = _before_after(receipt, proposal, calibrator, policy)
     else:
         past = _past_legs(observation, policy, steady_since_seconds=steady_since_seconds)
-        allowance = allowed_cost(policy.verify, calibrator.region_ratio)
+        allowance = np.nan if calibrator.proven else allowed_cost(policy.verify, calibrator.region_ratio)
         if np.isfinite(allowance):
             policy = _with_pairs(policy, min(PROBE_PAIRS, policy.verify.max_pairs))
         trial = _switchback(receipt, proposal, observation, policy, past=past, alpha=alpha, allowance=allowance)
@@ -136,14 +141,15 @@ def _with_pairs(policy: Policy, pairs: int) -> Policy:
 
 
 def allowed_cost(terms: VerifySettings, region: float) -> float:
-    """Return what it may cost to try a change, in score times seconds: harm for a leg, and more the more is proven.
+    """Return what it may cost to try a change of a twin that is not proven, in score times seconds.
+
+    Harm for two legs before anything is known of the twin, and less the further its trust region has shrunk.
 
     Args:
         terms: What harm is, and how long a leg.
-        region: The trust region, over 0 and up to 1. For a twin that has earned full steps there is no limit, which is
-            NaN: the comparison takes the time that it needs.
+        region: The trust region, over 0 and up to 1.
     """
-    return terms.harm_ratio * terms.leg_seconds / (1.0 - region) if region < 1.0 else np.nan
+    return terms.harm_ratio * terms.leg_seconds / max(1.0 - region, UNPROVEN_REGION)
 
 
 def cost(on_trial: OnTrial, *, at_seconds: float) -> float:
@@ -156,7 +162,7 @@ def cost(on_trial: OnTrial, *, at_seconds: float) -> float:
     trial = on_trial.trial
     seconds = trial.tried_seconds if isinstance(trial, Switchback) else at_seconds - on_trial.began_at_seconds
     measured = trial.cost if isinstance(trial, Switchback) else np.nan
-    return float(np.fmax(measured, abs(trial.expected_score) * seconds))
+    return float(np.fmax(measured, min(abs(trial.expected_score), MOST_WRONG) * seconds))
 
 
 def worth(on_trial: OnTrial) -> tuple[float, ...]:
@@ -262,6 +268,7 @@ def _switchback(
         queue_wait_seconds=float(observation.metrics[_WAIT]),
         alpha=alpha,
         first_before=newest,
+        glimpse=observation.metrics,
         noise=legs.neighbours(past, weights=weights),
         allowance=allowance,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tuner.caution import charge
+from tuner.caution import charge, credit
 from tuner.control.holdback import hold_back as span_at
 from tuner.control.holdback import value
 from tuner.control.maintenance import Span, closed_between
@@ -204,7 +204,9 @@ class Trying:
         caution = self._notebook.memory.caution
         if verification.step is Step.ROLL_BACK:
             spent, settings = cost(on_trial, at_seconds=draft.at_seconds), self._policy.change_breaker
-            caution = charge(caution, spent, at_seconds=draft.at_seconds, settings=settings)
+            caution = charge(caution, spent, back_to=trial.before, at_seconds=draft.at_seconds, settings=settings)
+        else:
+            caution = credit(caution, *shown(on_trial, verification), before=trial.before, after=trial.after)
         self._writer.update(changed_at_seconds=draft.at_seconds)
         if verification.step is Step.PROMOTE:
             self._writer.update(known_good=trial.after)

@@ -173,8 +173,7 @@ class Tuning:
             limits=self._policy.limits(),
             warm_starts=tuple(dict.fromkeys(known)),
             trust=reach(
-                self._calibrator.trust_ratio,
-                region=self._calibrator.region_ratio,
+                self._calibrator.region_ratio,
                 ladder=self._notebook.memory.caution.ladder,
                 change_breaker=self._notebook.memory.caution.change_breaker,
             ),

@@ -28,6 +28,7 @@ from tuner.record.policy import save_policy
 from tuner.record.setting import Setting, save_setting
 from tuner.settings.model import HttpActuator as HttpActuatorSettings
 from tuner.settings.model import Policy, TunerMode
+from tuner.trying import Trying
 from tuner.tuning import Search
 from tuner.twin import model
 from tuner.twin.calibration import STATE_NAME, Calibrator
@@ -72,6 +73,8 @@ def assemble(
     planted: Search | None = None,
     evaluate: Evaluate = model.evaluate,
     forecasting: Forecasting | None = None,
+    calibrator: Calibrator | None = None,
+    trying: type[Trying] = Trying,
 ) -> Parts:
     """Put the loop together for a policy.
 
@@ -85,6 +88,8 @@ def assemble(
         planted: What finds settings instead of a search, for a scenario; None to search.
         evaluate: The twin, instead of the one that is shipped.
         forecasting: The forecasting stage, instead of what the policy says.
+        calibrator: What keeps the twin like the scheduler, instead of one that goes on with what the journal knows.
+        trying: What tries changes out, instead of what is shipped.
 
     Raises:
         JournalError: The journal cannot be opened for writing.
@@ -95,7 +100,7 @@ def assemble(
     observer = Observer(source, policy)
     forecasting = forecasting or Forecasting(policy.forecast, seed=policy.search.seed, clock=clock)
     journal = Journal(Path(policy.journal.path))
-    calibrator = _calibrator(journal)
+    calibrator = calibrator or _calibrator(journal)
     save_setting(journal, Setting.of(policy))
     save_policy(journal, policy)
     metrics = _exporter(policy)
@@ -121,6 +126,7 @@ def assemble(
         hand_over=_hand_over(policy, actuator),
         planted=planted,
         evaluate=evaluate,
+        trying=trying,
         deadline_clock=clock,
     )
     guard = Guard(

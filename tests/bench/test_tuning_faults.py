@@ -165,7 +165,7 @@ def test_every_fault_reaches_the_loop_and_breaks_no_cycle(arm: str, records: lis
 
 
 def test_faults_have_an_arm_each_and_one_thing_wrong_each() -> None:
-    shipped = sidecar.Fault()
+    shipped = sidecar.Instead()
     for name, fault in FAULTS.items():
         parts = [
             part for part in ("evaluate", "forecasting", "source") if getattr(fault, part) != getattr(shipped, part)
@@ -212,21 +212,23 @@ def _single() -> Outcomes:
     return Outcomes({arm: outcomes[:1] for arm, outcomes in _outcomes().outcomes.items()})
 
 
+class Harms:
+    """A tuner that knows what is worse; of the module, for it travels to other processes."""
+
+    def __init__(self, site: Site) -> None:
+        worse = KnobValues.of({**WIDE.start, Role.DECISION_PERIOD: 4.0})
+        self.knobs = worse if site.specs == WIDE.specs else site.start
+
+    def ask(self) -> KnobValues:
+        return self.knobs
+
+    def tell(self, score: float, metrics: Any) -> None:
+        del score, metrics
+
+
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a tuner that knows what is worse stand in for every arm with something wrong."""
-    worse = KnobValues.of({**WIDE.start, Role.DECISION_PERIOD: 4.0})
-
-    class Harms:
-        def __init__(self, site: Site) -> None:
-            self.knobs = worse if site.specs == WIDE.specs else site.start
-
-        def ask(self) -> KnobValues:
-            return self.knobs
-
-        def tell(self, score: float, metrics: Any) -> None:
-            del score, metrics
-
     for place in ("tuner.bench.arms.FAULT_ARMS", "tuner.bench.safety.FAULT_ARMS"):
         monkeypatch.setattr(place, dict.fromkeys(FAULT_ARMS, Harms))
 

@@ -53,6 +53,18 @@ def test_nothing_is_sent_into_the_future_for_nothing() -> None:
     assert window.start_at_seconds == 600.0
 
 
+@pytest.mark.parametrize(("spread", "start"), [(0.05, 10), (0.6, 0)])
+def test_work_is_not_sent_into_the_future_for_what_the_forecast_itself_is_unsure_of(spread: float, start: int) -> None:
+    unsure = forecast(resource_idle_ratio=bump(0.1, 0.3, 10))
+    unsure.values[..., 0] -= spread / 2
+    unsure.values[..., 2] += spread / 2
+
+    window = best_window(unsure)
+
+    assert window is not None
+    assert window.start_at_seconds == 600.0 + 60 * start
+
+
 def test_headroom_is_never_negative() -> None:
     window = best_window(forecast(resource_idle_ratio=[0.0] * STEPS, pending_demand_ratio=[3.0] * STEPS))
 

@@ -138,9 +138,15 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.slew, case(), True, "base_slice_seconds moves by 0.01 of 0.02 at once"),
     (guards.slew, asked(candidate=moved(BASE_SLICE=0.135)), True, "moves by 0.02 of 0.02"),
     (guards.slew, asked(candidate=moved(BASE_SLICE=0.14)), False, "would move by 0.025, over 0.02 at once"),
-    (guards.slew, case(trust=0.5), True, "moves by 0.01 of 0.01"),
-    (guards.slew, case(trust=0.4), False, "would move by 0.01, over 0.008"),
-    (guards.slew, case(trust=NAN), False, "over nan"),
+    (guards.slew, case(region=0.5), True, "moves by 0.01 of 0.02 at once"),
+    (
+        guards.slew,
+        case(region=0.25),
+        True,
+        "moves by 0.01 of 0.01 at once (0.5 of the usual, because the twin was wrong",
+    ),
+    (guards.slew, case(region=0.2), False, "would move by 0.01, over 0.008"),
+    (guards.slew, case(region=NAN), False, "over nan"),
     (guards.slew, asked(candidate=MIDDLE), True, "no knob moves"),
     (guards.slew, asked(incumbent=KnobValues(MIDDLE.items_[1:])), False, "would move by nan"),
     (guards.slew, case(ladder=CAUTIOUS), True, "moves by 0.01 of 0.01 at once (0.5 of the usual, because the tuner is"),
@@ -262,7 +268,7 @@ TABLE: list[tuple[Callable[[Case], Finding], Case, bool, str]] = [
     (guards.ladder, case(ladder=Ladder(rung=Rung.CAUTIOUS, reason="low trust")), True, "is cautious: low trust"),
     (guards.ladder, case(ladder=Ladder(rung=Rung.OBSERVE_ONLY, reason="blind")), False, "is observe_only: blind"),
     (guards.ladder, case(ladder=freeze(Ladder(), "contested", at_seconds=NOW)), False, "is frozen: contested"),
-    (guards.trust, case(region=0.5), True, "searches look only 0.50 of a full step far"),
+    (guards.trust, case(region=0.25), True, "it was wrong: searches look only 0.50 of a full step far"),
     (guards.change_breaker, case(), True, "the change breaker is closed"),
     (
         guards.change_breaker,
@@ -406,11 +412,11 @@ def test_a_stricter_limit_never_turns_a_hold_into_a_pass(
     assert not (by_strict.decision is Decision.APPLY and by_loose.decision is not Decision.APPLY)
 
 
-@given(trust=st.floats(0, 2), less=st.floats(0, 1), target=st.floats(0.08, 0.15))
-def test_less_trust_never_lets_a_larger_move_through(trust: float, less: float, target: float) -> None:
+@given(region=st.floats(0, 1), less=st.floats(0, 1), target=st.floats(0.08, 0.15))
+def test_a_smaller_trust_region_never_lets_a_larger_move_through(region: float, less: float, target: float) -> None:
     given_case = asked(candidate=moved(BASE_SLICE=target))
 
-    full, part = (guards.slew(replace(given_case, trust=value)) for value in (trust, trust * less))
+    full, part = (guards.slew(replace(given_case, region=value)) for value in (region, region * less))
 
     assert full.passed or not part.passed
 

@@ -68,7 +68,7 @@ def test_a_change_is_found_made_watched_and_settled_and_every_cycle_says_why(wor
     assert during == applied.proposal.candidate != before
     assert applied.verdict is not None
     assert all(finding.passed for finding in applied.verdict.findings)
-    assert any("searches look only 0.50 of a full step far" in finding.sentence for finding in applied.verdict.findings)
+    assert any("trust in the twin's predictions is 0.50" in finding.sentence for finding in applied.verdict.findings)
     assert settled.verification is not None
     assert settled.verification.change_cycle_id == applied.cycle_id
     assert world.in_force == (before if settled.decision == Step.ROLL_BACK else during)

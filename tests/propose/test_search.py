@@ -147,7 +147,7 @@ def test_comes_within_half_a_percent_of_the_best_setting_that_one_change_may_rea
 
     found = search(given, evaluate=Bowl())
 
-    assert found.score <= best_reachable(given, Bowl()) + 0.005
+    assert found.score <= best_reachable(given, Bowl()) + search_module.IDLE_MOVE_SCORE + 0.005
     assert found.trials == 100
 
 
@@ -341,6 +341,16 @@ def test_a_candidate_on_a_cliff_is_passed_over() -> None:
     assert found.candidate[Role.BASE_SLICE] < slice_spec.at(3) - 1e-9
 
 
+def test_an_edge_on_which_the_setting_in_force_stands_itself_bars_no_other_way() -> None:
+    def edge(position: FloatArray, metrics: FloatArray) -> None:
+        off = position[:, :1] > positions(rows([LOW]))[0, 0] + 1e-6
+        metrics[..., METRIC_INDEX["queue_wait_seconds"]] *= np.where(off, 3.0, 1.0)
+
+    found = run(Bowl(optimum=(0.0, 0.5, 0.0, 0.0), steepness=(1.0, 9.0, 1.0, 1.0), shape=edge))
+
+    assert found.candidate.differs(LOW) == (Role.PREDICTION_WINDOW,)
+
+
 def test_a_steep_way_up_to_the_best_is_no_cliff() -> None:
     found = run(Bowl(optimum=(1.0, 0.0, 0.0, 0.0), steepness=(9.0, 1.0, 1.0, 1.0)))
 
@@ -444,16 +454,17 @@ def test_the_reason_names_the_moves_the_gain_and_everything_that_got_worse() -> 
     assert "; worse: scheduling latency 0.3 -> 0.3" in found.reason
 
 
-def test_what_past_changes_taught_is_added_to_the_score_and_its_error_to_the_error() -> None:
+def test_what_past_changes_taught_is_added_to_the_score() -> None:
     residual = learned(lambda promised: promised / 3)
     plain, corrected = run(Bowl()), run(Bowl(), residual=residual, context=CROWD)
 
     fresh = inputs().confirm_scenarios
     metrics = Bowl()(rows([LOW, corrected.candidate]), fresh, TwinParameters())
     twin = assess(metrics[1:], metrics[0], weights=DEFAULT_WEIGHTS, limits=NO_LIMITS, scenario_weights=fresh.weights)
-    mean, error = residual.correct(twin.score, displacement(LOW, corrected.candidate, SPECS)[None], CROWD)
+    mean = residual.correct(twin.score, displacement(LOW, corrected.candidate, SPECS)[None], CROWD)
     assert corrected.score == pytest.approx(twin.score[0] + mean[0])
-    assert corrected.score_error == pytest.approx(np.hypot(twin.error[0], error[0]))
+    # What a few noisy trials leave open is no reason to stop trying: the trust region bounds what that may cost.
+    assert corrected.score_error == pytest.approx(twin.error[0])
     assert plain.score < corrected.score < 0.0
     assert "the twin alone says" in corrected.reason
     assert "the twin alone says" not in plain.reason

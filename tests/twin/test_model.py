@@ -159,6 +159,37 @@ def test_a_larger_reserve_spares_protected_work_the_company_of_others(make_scena
     assert waits[0] > waits[1] > waits[2]
 
 
+def test_a_reserve_spares_nobody_the_company_of_an_empty_cluster(make_scenarios: MakeScenarios) -> None:
+    now = replace(certain(), knobs=MIDDLE[0])
+    candidates = np.concatenate([setting(reserve=value) for value in (0.1, 0.4)])
+
+    def gain(**load: FloatArray) -> float:
+        few, many = evaluate(candidates, make_scenarios(**load), now)[:, 0, METRIC_INDEX["high_priority_wait_seconds"]]
+        return math.log(few / many)
+
+    none = np.array([0.0, 0.0, 0.0])
+    alone = gain(running_tasks=none, arrivals_per_second=np.array([0.0, 0.0, 0.05]))
+
+    assert gain() > 0.05
+    assert abs(alone) < gain() / 5
+
+
+def test_training_that_shares_ends_later_where_it_loses_time_to_turns(make_scenarios: MakeScenarios) -> None:
+    scenarios = make_scenarios(
+        arrivals_per_second=np.array([0.0, 0.05, 0.0]),
+        demand_accelerators=np.array([0.0, 0.7, 0.25]),
+        running_tasks=np.array([0.0, 60.0, 0.0]),
+        high_share_ratio=0.0,
+    )
+
+    short, long = (
+        one(scenarios, "running_task_remaining_seconds", knobs=setting(base_slice=value), switch_seconds=0.02)
+        for value in (0.02, 0.5)
+    )
+
+    assert short > 1.1 * long
+
+
 def test_training_that_shares_loses_time_to_switching(make_scenarios: MakeScenarios) -> None:
     scenarios = make_scenarios(
         arrivals_per_second=np.array([0.0, 0.05, 0.0]),

@@ -70,8 +70,8 @@ AGREES, DISAGREES, WEAKLY, NOTHING = (-0.1, -0.05), (-0.1, 0.05), (-0.1, -0.005)
         ([DISAGREES] * 20 + [AGREES] * 5, 1.0),
         # Too little to grow by, but the right way.
         ([WEAKLY], UNPROVEN_REGION),
-        # What was not seen to go the promised way was not worth its step.
-        ([NOTHING], UNPROVEN_REGION / 2),
+        # Nothing that could be told from noise, so nothing learned.
+        ([NOTHING], UNPROVEN_REGION),
     ],
 )
 def test_the_region_doubles_with_what_came_true_and_halves_with_what_did_not(

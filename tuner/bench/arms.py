@@ -1,12 +1,28 @@
-"""Runs the arms of `bench tuning` on one workload within one set of bounds, paired by seed, on all cores."""
+"""Runs the arms of `bench tuning` on one workload within one set of bounds, paired by seed, on all cores.
 
+What only simulates runs in threads: the engine runs without the interpreter lock. What thinks besides runs in processes
+of its own, for two loops in one would wait for each other most of the time.
+"""
+
+import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from tuner.bench.cases import ARMS, BEST_FIXED, FIXED_ARMS, TUNED_ARMS, UNTOUCHED, BoundSet
+from tuner import logs
+from tuner.bench.ablations import ABLATED_ARMS
+from tuner.bench.cases import (
+    ARMS,
+    BEST_FIXED,
+    BEST_FIXED_WINDOW,
+    CLOCKTUNER,
+    FIXED_ARMS,
+    TUNED_ARMS,
+    UNTOUCHED,
+    BoundSet,
+)
 from tuner.bench.faults import FAULT_ARMS
 from tuner.bench.hindsight import Hindsight, Job, best_fixed
 from tuner.bench.remembered import Remembered, key_of
@@ -16,7 +32,10 @@ from tuner.reference.settings import ClockSettings
 from tuner.reference.workloads import NamedWorkload
 
 THREADS: Final = max(1, os.cpu_count() or 1)
-"""Replays at once: the engine runs without the interpreter lock."""
+"""Replays at once."""
+
+Measure = Callable[[Outcome, Outcome], float]
+"""Scores an outcome against the untouched one of the same seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +85,12 @@ class Compared(Outcomes):
     """What came of a comparison.
 
     Attributes:
-        hindsight: How the best fixed setting was found.
+        hindsight: How the setting was found that is best by the scores of whole replays.
+        window_hindsight: The same by the scores of their windows.
     """
 
     hindsight: Hindsight
+    window_hindsight: Hindsight
 
 
 class Laboratory:
@@ -86,10 +107,17 @@ class Laboratory:
         self.memory = memory
         self._say = say
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="replay")
+        # What is started from here keeps to one core each: linear algebra on all of them would wait for the others.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # Started with the first replay that needs one. Spawned, for a process with threads must not be forked.
+        self._processes = ProcessPoolExecutor(
+            threads, mp_context=multiprocessing.get_context("spawn"), initializer=_be_quiet
+        )
 
     def close(self) -> None:
-        """End the threads; replays that have not begun are dropped."""
+        """End threads and processes; replays that have not begun are dropped."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._processes.shutdown(wait=True, cancel_futures=True)
 
     def compare(self, case: Case, *, budget: int, others: Mapping[str, TunerFactory] | None = None) -> Compared:
         """Run all arms of a case.
@@ -106,11 +134,20 @@ class Laboratory:
         for arm, settings in FIXED_ARMS.items():
             if arm != UNTOUCHED:
                 outcomes[arm] = self.fixed(case, settings(case.bounds), title=arm)
-        hindsight = self.hindsight(case, outcomes[UNTOUCHED], budget=budget)
-        best = case.bounds.settings.with_knobs(hindsight.knobs)
-        outcomes[BEST_FIXED] = self.fixed(case, best, title=f"{BEST_FIXED} ({hindsight.knobs.describe()})")
-        outcomes |= {arm: self.tuned(case, arm, tuner, remember=False) for arm, tuner in (others or {}).items()}
-        return Compared({arm: outcomes[arm] for arm in (*ARMS, *(others or {}))}, hindsight)
+        found = {}
+        for arm, measure in ((BEST_FIXED, Outcome.score), (BEST_FIXED_WINDOW, Outcome.window_score)):
+            found[arm] = self.hindsight(case, outcomes[UNTOUCHED], budget=budget, measure=measure)
+            best = case.bounds.settings.with_knobs(found[arm].knobs)
+            outcomes[arm] = self.fixed(case, best, title=f"{arm} ({found[arm].knobs.describe()})")
+        outcomes |= {arm: self.tuned(case, arm, tuner, ours=False) for arm, tuner in (others or {}).items()}
+        in_order = {arm: outcomes[arm] for arm in (*ARMS, *(others or {}))}
+        return Compared(in_order, found[BEST_FIXED], found[BEST_FIXED_WINDOW])
+
+    def ablate(self, case: Case) -> Outcomes:
+        """Run clocktuner as it is, and without each of its parts."""
+        arms = {CLOCKTUNER: TUNED_ARMS[CLOCKTUNER], **ABLATED_ARMS}
+        ablated = {arm: self.tuned(case, arm, tuner) for arm, tuner in arms.items()}
+        return Outcomes({UNTOUCHED: self._untouched(case), **ablated})
 
     def mislead(self, case: Case) -> Outcomes:
         """Run the arms of a case that have something badly wrong in them."""
@@ -126,12 +163,19 @@ class Laboratory:
         self._say(f"{case.name} {case.bounds.name}: {title} on {len(case.seeds)} seeds")
         return found
 
-    def tuned(self, case: Case, arm: str, tuner: TunerFactory, *, remember: bool = True) -> tuple[Outcome, ...]:
-        """Replay with a tuner on every seed."""
+    def tuned(self, case: Case, arm: str, tuner: TunerFactory, *, ours: bool = True) -> tuple[Outcome, ...]:
+        """Replay with a tuner on every seed.
+
+        Args:
+            case: What to replay.
+            arm: Name of the tuner.
+            tuner: Makes it.
+            ours: Whether its code is known, so that its replays may be remembered and run in another process.
+        """
         settings = case.bounds.settings
 
         def one(seed: int) -> Outcome:
-            if remember:
+            if ours:
                 return self._one(case, settings, seed, arm=arm, tuner=tuner)
             return replay(case.workload(seed), settings, site=case.site(seed), tuner=tuner)
 
@@ -139,8 +183,10 @@ class Laboratory:
         self._say(f"{case.name} {case.bounds.name}: {arm} on {len(case.seeds)} seeds")
         return found
 
-    def hindsight(self, case: Case, untouched: Sequence[Outcome], *, budget: int) -> Hindsight:
-        """Search the best fixed setting."""
+    def hindsight(
+        self, case: Case, untouched: Sequence[Outcome], *, budget: int, measure: Measure = Outcome.score
+    ) -> Hindsight:
+        """Search the best fixed setting by a measure."""
         done = 0
 
         def run(jobs: Sequence[Job]) -> Sequence[float]:
@@ -149,7 +195,7 @@ class Laboratory:
             def score(job: Job) -> float:
                 knobs, number = job
                 outcome = self._one(case, case.bounds.settings.with_knobs(knobs), case.seeds[number])
-                return outcome.score(untouched[number])
+                return measure(outcome, untouched[number])
 
             scores = list(self._pool.map(score, jobs))
             done += len(jobs)
@@ -165,5 +211,15 @@ class Laboratory:
         self, case: Case, settings: ClockSettings, seed: int, *, arm: str = "", tuner: TunerFactory | None = None
     ) -> Outcome:
         workload, site = case.workload(seed), case.site(seed)
-        key = key_of(workload, settings, site=site, tuner_name=arm)
-        return self.memory.outcome(key, lambda: replay(workload, settings, site=site, tuner=tuner))
+
+        def make() -> Outcome:
+            if tuner is None:
+                return replay(workload, settings, site=site)
+            return self._processes.submit(replay, workload, settings, site=site, tuner=tuner).result()
+
+        return self.memory.outcome(key_of(workload, settings, site=site, tuner_name=arm), make)
+
+
+def _be_quiet() -> None:
+    """Prepare a process that replays: it tells nothing."""
+    logs.configure(level="error")

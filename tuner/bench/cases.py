@@ -77,6 +77,7 @@ BOUND_SETS: Final = (RECOMMENDED, WIDE)
 
 UNTOUCHED: Final = "untouched"
 BEST_FIXED: Final = "best_fixed"
+BEST_FIXED_WINDOW: Final = "best_fixed_window"
 CLOCKTUNER: Final = "clocktuner"
 
 FIXED_ARMS: Final[Mapping[str, Callable[[BoundSet], ClockSettings]]] = {
@@ -94,7 +95,7 @@ LIVE_ARMS: Final[Mapping[str, TunerFactory]] = {"random": Random, "tpe_live": tp
 TUNED_ARMS: Final[Mapping[str, TunerFactory]] = {**LIVE_ARMS, CLOCKTUNER: Clocktuner}
 """All tuners, by name."""
 
-ARMS: Final = (*FIXED_ARMS, *LIVE_ARMS, BEST_FIXED, CLOCKTUNER)
+ARMS: Final = (*FIXED_ARMS, *LIVE_ARMS, BEST_FIXED, BEST_FIXED_WINDOW, CLOCKTUNER)
 """Every arm, in the order of the tables."""
 
 

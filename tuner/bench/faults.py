@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tuner.bench.sidecar import Clocktuner, Fault, MinuteSource
+from tuner.bench.sidecar import Clocktuner, Instead, MinuteSource
 from tuner.bench.tuners import TunerFactory
 from tuner.demo.world import START_AT_SECONDS
 from tuner.forecast.stage import Forecasting
@@ -84,15 +84,15 @@ def away(at_seconds: float) -> bool:
     return bool((at_seconds - START_AT_SECONDS) // OUTAGE_SECONDS % 2 == 1)
 
 
-FAULTS: Final[Mapping[str, Fault]] = {
-    "wrong_twin_x3": Fault(evaluate=WrongTwin(3.0)),
-    "wrong_twin_sign": Fault(evaluate=WrongTwin(-1.0)),
-    "wrong_forecast": Fault(forecasting=WrongForecasting),
-    "missing_metrics": Fault(source=ExporterAway),
+FAULTS: Final[Mapping[str, Instead]] = {
+    "wrong_twin_x3": Instead(evaluate=WrongTwin(3.0)),
+    "wrong_twin_sign": Instead(evaluate=WrongTwin(-1.0)),
+    "wrong_forecast": Instead(forecasting=WrongForecasting),
+    "missing_metrics": Instead(source=ExporterAway),
 }
 """What is wrong, by arm."""
 
 FAULT_ARMS: Final[Mapping[str, TunerFactory]] = {
-    name: partial(Clocktuner, fault=fault) for name, fault in FAULTS.items()
+    name: partial(Clocktuner, instead=instead) for name, instead in FAULTS.items()
 }
 """The product with each of them, by arm."""

@@ -8,4 +8,5 @@ class Arms(StrEnum):
 
     ALL = "all"
     COMPARED = "compared"
+    ABLATIONS = "ablations"
     SAFETY = "safety"

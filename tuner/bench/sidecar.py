@@ -32,6 +32,9 @@ from tuner.reference.scheduler import ReferenceScheduler
 from tuner.reference.snapshot import Snapshot
 from tuner.settings.loading import load_policy
 from tuner.settings.model import Policy
+from tuner.trying import Trying
+from tuner.tuning import Search
+from tuner.twin.calibration import Calibrator
 from tuner.values.knobs import DESIGN_RANGES, KnobSpec, KnobValues, SchedulerMode
 from tuner.values.metrics import MetricVector
 from tuner.values.stages import Forecast, Step
@@ -149,27 +152,33 @@ class DirectActuator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Instead:
     """What stands in for a part of the loop; the default is the product as it is shipped.
 
     Attributes:
         evaluate: The twin; None for the one that is shipped.
         forecasting: Class of the forecasting stage; None for the one that is shipped.
         source: Class of what the loop reads from.
+        search: What finds settings; None for the search that is shipped.
+        calibrator: Class of what keeps the twin like the scheduler; None for the one that is shipped.
+        trying: What tries changes out; None for what is shipped.
     """
 
     evaluate: Evaluate | None = None
     forecasting: type[Forecasting] | None = None
     source: type[MinuteSource] = MinuteSource
+    search: Search | None = None
+    calibrator: type[Calibrator] | None = None
+    trying: type[Trying] | None = None
 
     def parts(self, policy: Policy) -> Mapping[str, Any]:
         """Return what `wiring.assemble` is given instead of its own."""
-        parts: dict[str, Any] = {}
-        if self.evaluate is not None:
-            parts["evaluate"] = self.evaluate
+        parts: dict[str, Any] = {"evaluate": self.evaluate, "planted": self.search, "trying": self.trying}
+        if self.calibrator is not None:
+            parts["calibrator"] = self.calibrator()
         if self.forecasting is not None:
             parts["forecasting"] = self.forecasting(policy.forecast, seed=policy.search.seed)
-        return parts
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 class Clocktuner(Sidecar):
@@ -179,12 +188,12 @@ class Clocktuner(Sidecar):
     # Replays run side by side; two loops that think at once would only wait for the same interpreter, and share the
     # number of threads that torch is told to use.
 
-    def __init__(self, site: Site, *, fault: Fault = Fault()) -> None:
+    def __init__(self, site: Site, *, instead: Instead = Instead()) -> None:
         """Prepare a loop, which is put together when it meets its scheduler."""
-        self._fault = fault
+        self._instead = instead
         self._folder = Path(tempfile.mkdtemp(prefix="clocktuner-bench-"))
         self._policy = policy_for(site, journal=self._folder / "journal.sqlite")
-        self._source = fault.source(window_seconds=self._policy.cycle.recent_window_seconds)
+        self._source = instead.source(window_seconds=self._policy.cycle.recent_window_seconds)
         self._scheduler: ReferenceScheduler | None = None
         self._parts: wiring.Parts | None = None
         self._rollbacks = 0
@@ -213,7 +222,7 @@ class Clocktuner(Sidecar):
             source=self._source,
             actuator=DirectActuator(scheduler),
             clock=None,
-            **self._fault.parts(self._policy),
+            **self._instead.parts(self._policy),
         )
 
     def watch(self, snapshot: Snapshot) -> None:

@@ -2,8 +2,12 @@
 
 Every arm replays the same workloads with the same seeds from the same setting within the same bounds, and decides at
 the same times (`tuner.bench.replays`). An arm's score is that of the metrics of its whole replay against the untouched
-replay of the same seed. Live methods see only what a watcher of the scheduler sees (`tuner.bench.tuners`, which also
-tells how a tuner of the outside takes part); the best fixed setting is what hindsight gives (`tuner.bench.hindsight`).
+replay of the same seed; beside it stands the mean score of the windows of five minutes. The metrics of a whole replay
+hold quantiles of a day. A p99 keeps the worst quarter of an hour of it however good the rest is, so that by whole
+replays no tuner that begins without knowledge can come near what was right from the first minute. The windows see how
+long a setting was how good. Live methods see only what a watcher of the scheduler sees (`tuner.bench.tuners`, which
+also tells how a tuner of the outside takes part); the best fixed setting is what hindsight gives
+(`tuner.bench.hindsight`).
 
 Figures, for each workload and set of bounds:
 
@@ -12,6 +16,11 @@ Figures, for each workload and set of bounds:
     tuning_harm_ratio_WORKLOAD_BOUNDS         elsewhere: clocktuner's score; over 0 is harm
     tuning_regret_ratio_WORKLOAD_BOUNDS       clocktuner's regret over that of the best live method
     tuning_hindsight_gain_WORKLOAD_BOUNDS     gain of the best fixed setting
+    tuning_..._window_..._WORKLOAD_BOUNDS     the same by the scores of windows, against the fixed setting that is best
+                                              by them
+    tuning_adapting_gain_WORKLOAD_BOUNDS      score of the best fixed setting less clocktuner's, where the load changes
+                                              its character (`tuner.bench.adapting`)
+    tuning_ablation_PART_WORKLOAD_BOUNDS      what is lost without a part of clocktuner (`tuner.bench.ablations`)
 
 and over all of them, for each arm with something badly wrong in it (`tuner.bench.faults`):
 
@@ -36,9 +45,11 @@ from rich.table import Table
 
 from tuner import logs
 from tuner.bench import headlines
+from tuner.bench.adapting import adapting
 from tuner.bench.arms import Case, Compared, Laboratory
 from tuner.bench.cases import (
     BEST_FIXED,
+    BEST_FIXED_WINDOW,
     BOUND_SETS,
     CLOCKTUNER,
     LIVE_ARMS,
@@ -51,6 +62,7 @@ from tuner.bench.cases import (
 from tuner.bench.gaps import Spread, gap_closed_ratio, has_gap, regret_ratio
 from tuner.bench.hardware import nodes_for_equal_wait
 from tuner.bench.hindsight import MAX_RUNS
+from tuner.bench.parts import parts
 from tuner.bench.remembered import Remembered, default_folder
 from tuner.bench.results import Results
 from tuner.bench.safety import safety
@@ -84,6 +96,7 @@ def run(
     names: Sequence[str] = BENCH_NAMES,
     others: Mapping[str, TunerFactory] | None = None,
     arms: Arms = Arms.ALL,
+    replays: int = MAX_RUNS,
 ) -> Results:
     """Run the benchmark, print a table for each workload and set of bounds, and return the figures.
 
@@ -95,7 +108,8 @@ def run(
         cache: Folder in which replays are remembered; in the user's cache directory where absent.
         names: Shipped workloads to run.
         others: Tuners of the outside that take part, by name; see `tuner.bench.tuners`.
-        arms: Which arms to run: those that are compared, those with something wrong in them, or all.
+        replays: Most replays for each best fixed setting; the quick form takes few.
+        arms: Which arms to run: those that are compared, those without a part, those with something wrong, or all.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -105,7 +119,7 @@ def run(
     console = Console(stderr=True)
     makers = _makers(trace, trace_format, names, quick=quick)
     chosen = tuple(range(1, (min(seeds, QUICK_SEEDS) if quick else seeds) + 1))
-    budget = QUICK_RUNS if quick else MAX_RUNS
+    budget = QUICK_RUNS if quick else replays
     memory = Remembered(cache or default_folder())
     results = Results("tuning", setting=_setting(makers, chosen, budget, quick=quick))
     _compile(console)
@@ -117,10 +131,12 @@ def run(
     with closing(
         Laboratory(memory, say=lambda line: console.print(line, highlight=False, soft_wrap=True))
     ) as laboratory:
-        if arms is not Arms.COMPARED:
+        if arms in (Arms.ALL, Arms.SAFETY):
             safety(results, laboratory, cases, quick=quick)
-        if arms is not Arms.SAFETY:
+        if arms in (Arms.ALL, Arms.COMPARED):
             _comparison(results, laboratory, cases, budget=budget, others=others, quick=quick)
+        if arms in (Arms.ALL, Arms.ABLATIONS):
+            parts(results, laboratory, cases)
     results.setting["replays_made"] = memory.made
     results.setting["replays_remembered"] = memory.recalled
     return results
@@ -141,6 +157,7 @@ def _comparison(
         compared[case.name, case.bounds.name] = found = laboratory.compare(case, budget=budget, others=others)
         judge(results, case, found)
         _print(case, found)
+        adapting(results, case, found)
     recommended = [case for case in cases if case.bounds is RECOMMENDED]
     _headlines(results, laboratory, recommended, compared, quick=quick)
 
@@ -148,18 +165,24 @@ def _comparison(
 def judge(results: Results, case: Case, found: Compared) -> None:
     """Add the figures of a case, with their goals, and what every arm did to the setting."""
     name = f"{case.name}_{case.bounds.name}"
-    tuned, fixed = found.scores(CLOCKTUNER), found.scores(BEST_FIXED)
-    if has_gap(fixed):
-        results.add(f"tuning_gap_closed_ratio_{name}", gap_closed_ratio(tuned, fixed), at_least=GOAL_GAP_CLOSED)
-    else:
-        results.add(f"tuning_harm_ratio_{name}", Spread.of(tuned).mean, at_most=GOAL_HARM)
-    live = [found.scores(arm) for arm in LIVE_ARMS]
-    results.add(f"tuning_regret_ratio_{name}", regret_ratio(tuned, live, fixed), at_most=GOAL_REGRET)
-    results.add(f"tuning_hindsight_gain_{name}", -Spread.of(fixed).mean)
+    for kind, scores, best in (
+        ("", found.scores, BEST_FIXED),
+        ("_window", found.window_scores, BEST_FIXED_WINDOW),
+    ):
+        tuned, fixed = scores(CLOCKTUNER), scores(best)
+        if has_gap(fixed):
+            closed = gap_closed_ratio(tuned, fixed)
+            results.add(f"tuning_gap_closed{kind}_ratio_{name}", closed, at_least=GOAL_GAP_CLOSED)
+        else:
+            results.add(f"tuning_harm{kind}_ratio_{name}", Spread.of(tuned).mean, at_most=GOAL_HARM)
+        live = [scores(arm) for arm in LIVE_ARMS]
+        results.add(f"tuning_regret{kind}_ratio_{name}", regret_ratio(tuned, live, fixed), at_most=GOAL_REGRET)
+        results.add(f"tuning_hindsight_gain{kind}_{name}", -Spread.of(fixed).mean)
     arms = results.setting.setdefault("arms", {})
     if isinstance(arms, dict):
         arms[name] = {arm: told(found, arm) for arm in found.outcomes}
-        arms[name][BEST_FIXED] |= {"setting": found.hindsight.knobs.describe(), "replays": found.hindsight.runs}
+        for arm, hindsight in ((BEST_FIXED, found.hindsight), (BEST_FIXED_WINDOW, found.window_hindsight)):
+            arms[name][arm] |= {"setting": hindsight.knobs.describe(), "replays": hindsight.runs}
 
 
 def _print(case: Case, found: Compared) -> None:
@@ -167,7 +190,8 @@ def _print(case: Case, found: Compared) -> None:
     columns = {arm: told(found, arm) for arm in found.outcomes}
     title = (
         f"{case.name}, {case.bounds.name} bounds, from {case.bounds.start_name}; means of {len(case.seeds)} seeds; "
-        f"best fixed after {found.hindsight.runs} replays: {found.hindsight.knobs.describe()}; "
+        f"best fixed after {found.hindsight.runs} replays: {found.hindsight.knobs.describe()}, by windows: "
+        f"{found.window_hindsight.knobs.describe()}; "
         "* worse than untouched (simulated)"
     )
     table = Table("", *columns, title=title, title_justify="left")
@@ -175,6 +199,8 @@ def _print(case: Case, found: Compared) -> None:
         column.justify = "right"
     table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in columns))
     table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in columns))
+    table.add_row("score of windows", *(f"{Spread.of(found.window_scores(arm)).mean:+.3f}" for arm in columns))
+    table.add_row("  standard error", *(f"{Spread.of(found.window_scores(arm)).error:.3f}" for arm in columns))
     untouched = mean_metrics(found, UNTOUCHED)
     for index, name in enumerate(METRIC_NAMES):
         cells = []

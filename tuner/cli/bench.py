@@ -91,16 +91,34 @@ def tuning(
             help="Format of the trace: csv, swf, openb, itp, surf, helios, helios-demand, azure, mooncake, servegen.",
         ),
     ] = "csv",
-    arms: Annotated[Arms, typer.Option(help="Arms to run: all, compared or safety.")] = Arms.ALL,
-    seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 3,
+    arms: Annotated[Arms, typer.Option(help="Arms to run: all, compared, ablations or safety.")] = Arms.ALL,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="Shipped workload to run; several times for several.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 5,
+    replays: Annotated[int, typer.Option(help="Most replays for each best fixed setting.", min=8)] = 150,
     cache: Annotated[Path | None, typer.Option(help="Folder in which replays are remembered.")] = None,
     json: JsonFile = None,
     quick: Quick = False,
 ) -> None:
     """Clocktuner against other ways to tune, on the reference scheduler (simulated)."""
     from tuner.bench.tuning import run
+    from tuner.reference.workloads import BENCH_NAMES
 
-    _finish(run(trace=trace, trace_format=trace_format, seeds=seeds, quick=quick, cache=cache, arms=arms), json)
+    names = workload or BENCH_NAMES
+    _finish(
+        run(
+            trace=trace,
+            trace_format=trace_format,
+            names=names,
+            seeds=seeds,
+            replays=replays,
+            quick=quick,
+            cache=cache,
+            arms=arms,
+        ),
+        json,
+    )
 
 
 @app.command()

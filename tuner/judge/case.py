@@ -33,8 +33,8 @@ class Case:
         required: Names of the metrics without which nothing is changed.
         settings: Limits of the policy.
         tuner_mode: How far the tuner may go.
-        trust: How far the twin's predicted gains came true, 0..1; also the factor on the slew limits.
-        region: The trust region: the share of a full step that verified changes have earned, and that was searched.
+        trust: How far the twin's predicted gains came true, 0..1.
+        region: The trust region, over 0 and up to 1, which bounds the steps.
         max_clock_skew_seconds: How far the newest sample may lie in the future.
         last_change_at_seconds: When settings were last changed; None where they never were.
         on_trial: Cycle of the change that is still being verified; None where there is none.

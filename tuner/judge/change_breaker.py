@@ -86,25 +86,33 @@ def proven(breaker: ChangeBreaker, *, at_seconds: float) -> ChangeBreaker:
 
 
 def charged(
-    breaker: ChangeBreaker, *, cost_score_seconds: float, at_seconds: float, settings: ChangeBreakerSettings
+    breaker: ChangeBreaker,
+    *,
+    cost_score_seconds: float,
+    earned_score: float = 0.0,
+    at_seconds: float,
+    settings: ChangeBreakerSettings,
 ) -> ChangeBreaker:
     """Return it resting after a change was undone, until what that has cost is small against the time that passes.
 
-    Rests add up, so that trials without gain never cost more than `max_cost_ratio` of the score in the long run.
+    Rests add up, so that trials without gain never cost more than `max_cost_ratio` of the score in the long run, and
+    `max_cost_of_gain_ratio` of what the changes in force gain at the same time.
 
     Args:
         breaker: As it was.
         cost_score_seconds: Score of the setting on trial against the one before, times how long it was in force; what
             is not over 0, or not known, is no cost.
+        earned_score: What the changes that are in force have surely gained, >= 0.
         at_seconds: When the change was undone.
         settings: Limits.
     """
     if not cost_score_seconds > 0:
         return breaker
-    minutes, ratio = cost_score_seconds / 60 * 100, settings.max_cost_ratio
+    minutes = cost_score_seconds / 60 * 100
+    ratio = settings.max_cost_ratio + settings.max_cost_of_gain_ratio * earned_score
     reason = (
         f"the last change that was undone cost as much as {minutes:.0f} min at a score 1 % worse, and trials that fail "
-        f"may cost {ratio * 100:g} % over time"
+        f"may cost {ratio * 100:.3g} % over time"
     )
     begins = float(np.fmax(breaker.rests_until_seconds, at_seconds))
     until = min(begins + cost_score_seconds / ratio, at_seconds + settings.max_cool_down_seconds)

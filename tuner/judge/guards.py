@@ -13,8 +13,9 @@ from typing import Final, TypeAlias
 
 from tuner.judge.case import Case
 from tuner.judge.change_breaker import resting_seconds
-from tuner.judge.ladder import trust_factor
+from tuner.judge.ladder import Ladder, trust_factor
 from tuner.judge.limits import MIN_TRUST, SOURCE_DOUBTS
+from tuner.judge.reach import step_ratio
 from tuner.settings.model import TunerMode
 from tuner.values.knobs import KnobSpec, SchedulerMode
 from tuner.values.metrics import METRIC_INDEX
@@ -78,13 +79,15 @@ def grid(case: Case) -> Finding:
 
 
 def slew(case: Case) -> Finding:
-    """Reject moves that are larger than one change may make at the present trust, and rung of the ladder."""
+    """Reject moves that are larger than one change may make in the present trust region, and rung of the ladder."""
     largest, limit, role = 0.0, math.nan, "no knob"
     # A rung that allows no change at all is for the guard `ladder` to say: these values are not wrong for it.
-    factor = trust_factor(case.ladder) or 1.0
-    why = "" if factor == 1.0 else f" ({factor:g} of the usual, because the tuner is {case.ladder.rung.label})"
+    factor = step_ratio(case.region, case.ladder)
+    whose = "the twin was wrong" if factor < (trust_factor(case.ladder) or 1.0) else ""
+    whose = whose or f"the tuner is {case.ladder.rung.label}"
+    why = "" if factor == 1.0 else f" ({factor:g} of the usual, because {whose})"
     for spec in case.specs:
-        reach = max(spec.slew * case.trust * factor, spec.step)
+        reach = max(spec.slew * factor, spec.step)
         move = abs(case.proposal.candidate.get(spec.role, math.nan) - case.proposal.incumbent.get(spec.role, math.nan))
         if not move <= reach + _ROUNDING:
             sentence = f"{spec.role} would move by {move:g}, over {reach:g} at once{why}"
@@ -296,8 +299,8 @@ def fidelity(case: Case) -> Finding:
 def trust(case: Case) -> Finding:
     """Hold while the twin's predicted gains do not come true."""
     sentence = f"trust in the twin's predictions is {case.trust:.2f}, at least {MIN_TRUST:.2f} needed"
-    if case.region < 1.0:
-        sentence += f"; it is not proven: searches look only {case.region:.2f} of a full step far"
+    if (ratio := step_ratio(case.region, Ladder())) < 1.0:
+        sentence += f"; it was wrong: searches look only {ratio:.2f} of a full step far"
     passed = case.trust >= MIN_TRUST
     return _finding("trust", passed=passed, observed=case.trust, limit=MIN_TRUST, unit="ratio", sentence=sentence)
 

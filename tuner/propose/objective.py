@@ -36,8 +36,7 @@ class Assessment:
     Attributes:
         score: Mean score over the scenarios, corrected by what past changes taught, shape (C,); negative is better;
             NaN where nothing could be compared.
-        error: Standard error of that mean over the scenarios, and of the correction, shape (C,); NaN for a single
-            scenario.
+        error: Standard error of that mean over the scenarios, shape (C,); NaN for a single scenario.
         tail: The 0.9 quantile of the scores over the scenarios, shape (C,): how bad it is where it is worst.
         excess: Largest excess over each safety limit in any scenario, relative to the limit, shape (C, 13);
             0 where kept, infinity where the twin gave no value to compare.
@@ -76,11 +75,10 @@ class Assessment:
             moved: How far each candidate moves each knob, as of `displacement`, shape (C, 4).
             context: Load, as of `context_vector`.
         """
-        correction, error = residual.correct(self.score, moved, context)
+        correction = residual.correct(self.score, moved, context)
         return replace(
             self,
             score=self.score + correction,
-            error=np.hypot(self.error, error),
             tail=self.tail + correction,
             correction=correction,
         )

@@ -47,8 +47,8 @@ MAX_TAIL_SCORE: Final = 0.05
 MAX_CLIFF_SCORE: Final = 0.05
 """How much worse a setting one step away may be; beyond, a small error of the twin would turn gain into harm."""
 
-IDLE_MOVE_SCORE: Final = 0.002
-"""Gain below which moving a knob is not worth it: two per mille, far below what a verification can see."""
+IDLE_MOVE_SCORE: Final = 0.005
+"""Gain below which moving a knob is not worth it: half of the least gain that is worth a change by default."""
 
 _SOBOL_BLOCK: Final = 64
 """Points drawn at once; a power of two keeps the sequence balanced."""
@@ -229,7 +229,10 @@ def _doubt(point: Point, scored: Scored, fresh: Scored) -> str:
         return "did not hold up on fresh draws"
     if not confirmed.tail[0] <= MAX_TAIL_SCORE:
         return "would do harm where the load is worst"
-    around = scored.assess([point, *scored.space.neighbours(point)]).score
+    # Only ways on which it moves: on the others, the setting in force stands as near to an edge itself.
+    moved = [place for place, axis in enumerate(scored.space.axes) if point[place] != axis.start]
+    near = [other for other in scored.space.neighbours(point) if any(other[place] != point[place] for place in moved)]
+    around = scored.assess([point, *near]).score
     # A neighbour that still beats the setting in force is a slope, not a cliff. NaN is taken for the worst.
     steady = (around[1:] <= around[0] + MAX_CLIFF_SCORE) | (around[1:] <= 0)
     return "" if steady.all() else "stood on a cliff: one step away is over 5 % worse"

@@ -124,8 +124,13 @@ def _openb(demand: Demand, zones: int, seed: int) -> Trace:
     return overlay.overlay(_jobs(overlay.fold(_pods(), 4), 24, zones, seed), _requests(demand, 24, zones, seed))
 
 
-def _surf(demand: Demand, zones: int, seed: int) -> Trace:
-    return overlay.overlay(_jobs(_surf_days(116, 122), 24, zones, seed), _requests(demand, 24, zones, seed))
+def _surf(first: int, last: int, demand: Demand, zones: int, seed: int) -> Trace:
+    return overlay.overlay(_jobs(_surf_days(first, last), 24, zones, seed), _requests(demand, 24, zones, seed))
+
+
+def _edge(demand: Demand, zones: int, seed: int) -> Trace:
+    """Return requests, and what prepares data for them: no training."""
+    return overlay.overlay(_jobs(_cpu_pods(), 24, zones, seed), _requests(demand, 24, zones, seed))
 
 
 def _joined(demands: Sequence[Demand], zones: int, seed: int) -> Trace:
@@ -200,11 +205,14 @@ _RECIPES: Final[Mapping[str, _Recipe]] = {
     "itp02": (partial(_itp, "cluster02", _azure(3.0)), PRESETS["demo"].sized(20)),
     "itp07": (partial(_itp, "cluster07", _azure(4.0)), PRESETS["reference"].sized(44)),
     "openb": (partial(_openb, _azure(3.0)), PRESETS["demo"].sized(9)),
-    "surf": (partial(_surf, _azure(3.0)), PRESETS["demo"].sized(25)),
+    "surf": (partial(_surf, 116, 122, _azure(3.0)), PRESETS["demo"].sized(25)),
     "joined": (
         partial(_joined, (_azure(1.0), _azure(3.0), Demand(per_second=6.0, tokens=(_conversation, _code, _mooncake)))),
         PRESETS["demo"].sized(19),
     ),
+    "multicloud": (partial(_itp, "cluster03", _azure(6.0)), PRESETS["multicloud"]),
+    "edge": (partial(_edge, _azure(3.0)), PRESETS["edge"].sized(10)),
+    "hpc": (partial(_surf, 106, 123, _azure(1.0)), PRESETS["hpc"].sized(21)),
 }
 """How each workload is made, and where it runs; sizes follow from the load (see above)."""
 

@@ -101,6 +101,9 @@ class ChangeBreakerSettings(Section):
     """What trials that fail may cost over time, as a share of the score: after a change that was undone, nothing is
     tried until its cost, spread over the pause, is no more than that. A change 10 % worse for 15 min is followed by
     150 min without a trial. One per cent, as much as the smallest gain that is worth a change."""
+    max_cost_of_gain_ratio: float = Field(default=0.25, ge=0, le=1)
+    """What they may cost besides, as a share of what the changes in force have surely gained: a tuner that earns much
+    may look further. A quarter, so that what it does is worth it whatever becomes of its trials."""
 
 
 class MaintenanceWindow(Section):

@@ -69,6 +69,11 @@ class Calibrator:
         return self._trust.region_at(self._seen_at_seconds)
 
     @property
+    def proven(self) -> bool:
+        """Whether what the twin promises counts as evidence, as of the newest observation."""
+        return self._trust.proven_at(self._seen_at_seconds)
+
+    @property
     def sign_hit_ratio(self) -> float:
         """Share of the changes with a clear result whose sign was the promised one, 0..1; NaN without any."""
         return self._trust.sign_hit_ratio

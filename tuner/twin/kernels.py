@@ -356,7 +356,8 @@ def fluctuation(room: float, variance: float, drain: float) -> tuple[float, floa
 @njit(cache=True, nogil=True, error_model="numpy")
 def settle(
     stay: FloatArray, keep: FloatArray, grow: FloatArray, start: FloatArray, service: FloatArray, rate: FloatArray,
-    queue: FloatArray, slowness: float, speed: float, loading: float, step: float, mode: int, theta: FloatArray,
+    queue: FloatArray, slowness: float, drawn_out: float, speed: float, loading: float, step: float, mode: int,
+    theta: FloatArray,
 ) -> None:  # fmt: skip
     """Write how long each group stays, which share of it is left after a step, what starts add, and who would start.
 
@@ -369,6 +370,7 @@ def settle(
         rate: Arrivals a second.
         queue: Tasks that wait.
         slowness: Run time of inference over that at full speed.
+        drawn_out: Run time of training over that without turns.
         speed: Share of the time in which nothing is stopped.
         loading: Mean time that inference waits for its model.
         step: Seconds.
@@ -379,7 +381,7 @@ def settle(
         if group >= INFERENCE:
             stay[group] = service[group] * slowness + loading
         else:
-            stay[group] = service[group] * (theta[TRAINING_STRETCH] if group >= BRIEF else 1.0) / speed
+            stay[group] = service[group] * (theta[TRAINING_STRETCH] * drawn_out if group >= BRIEF else 1.0) / speed
         stay[group] = max(stay[group], 1e-3)
         keep[group] = math.exp(-step / stay[group])
         grow[group] = stay[group] * (1.0 - keep[group])
@@ -491,11 +493,21 @@ def stand(
 def lost_to_turns(
     sharers: float, requests: float, training: float, capacity: float, knobs: FloatArray, theta: FloatArray
 ) -> float:
-    """Return the accelerators that training which shares loses to turns, unless it is alone."""
+    """Return the share of its time that training which shares loses to turns, unless it is alone."""
     company = 1.0 - math.exp(-(sharers + requests) / max(capacity - training + sharers, 1.0))
     if math.isnan(knobs[SLICE]):
         return 0.0
-    return float(sharers * company * theta[SWITCH] / (knobs[SLICE] + theta[SWITCH]))
+    return float(company * theta[SWITCH] / (knobs[SLICE] + theta[SWITCH]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def by_turns(
+    sharers: float, count: float, requests: float, training: float, capacity: float, knobs: FloatArray,
+    theta: FloatArray,
+) -> float:  # fmt: skip
+    """Return how much longer training runs on average than without turns, where `count` of its tasks share."""
+    lost = lost_to_turns(sharers, requests, training, capacity, knobs, theta)
+    return float(1.0 + count * lost / (1.0 - lost))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -535,11 +547,7 @@ def simulate(
     reserved, ceiling, was_open = opened(knobs[RESERVATION], before[RESERVATION], capacity)
     # Gangs never yield: where the reserve grows, it finds those that lie there already.
     inside, usable, taken = min(ceiling / was_open, 1.0), 0.0, 0.0
-    # What is kept for protected work alone spares it the company of others.
-    refuge = 1.0
-    if not math.isnan(knobs[RESERVATION]):
-        refuge = max(reserved / USUAL_RESERVE, 0.1) ** -theta[CROWDED_OUT]
-    share_held, _ = shared_part(state[DEMAND, TRAINING], theta)
+    share_held, share_count = shared_part(state[DEMAND, TRAINING], theta)
     service, demand = state[SERVICE], state[DEMAND]
     flow, tasks, queue = state[RECENT].copy(), state[RUNNING].copy(), state[WAITING].copy()
     stay, keep, grow = np.empty(GROUP_COUNT), np.empty(GROUP_COUNT), np.empty(GROUP_COUNT)
@@ -565,7 +573,11 @@ def simulate(
             theta[INFERENCE_STRETCH] * (1.0 + theta[SHARING_STRETCH] * (residents - 1.0)) / (speed * (1.0 - switching))
         )
 
-        settle(stay, keep, grow, start, service, rate, queue, slowness, speed, cold * cold_seconds, step, mode, theta)
+        drawn_out = by_turns(share_held * training, share_count, requests, training, capacity, knobs, theta)
+        settle(
+            stay, keep, grow, start, service, rate, queue, slowness, drawn_out, speed, cold * cold_seconds, step, mode,
+            theta,
+        )  # fmt: skip
         busy_ratio = max(busy / requests, demand[INFERENCE]) if requests > 1e-9 else 1.0
         # Training that waits takes what falls empty, and inference moves closer together.
         needed = min(busy_ratio, theta[CROWDING] * demand[INFERENCE])
@@ -587,6 +599,11 @@ def simulate(
                 part, chances[group], flow[group], queue[group], start[group], patience, decision, period, step
             )
             if group == PROTECTED:
+                # What is kept for protected work alone spares it the company of others, as far as there are others.
+                crowd = min((training + busy) / capacity, 1.0)
+                refuge = max(reserved / USUAL_RESERVE, 0.1) ** (-theta[CROWDED_OUT] * crowd)
+                if math.isnan(knobs[RESERVATION]):
+                    refuge = 1.0
                 turns = theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH]) if not math.isnan(knobs[SLICE]) else 0.0
                 slowed = refuge * (turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0))
                 protect(protected_parts[2 * index : 2 * index + 2], part, slowed, residents, cold, cold_seconds)
@@ -605,7 +622,8 @@ def simulate(
             ran += held[group]
 
         training = tasks[BRIEF] * demand[BRIEF] + tasks[TRAINING] * demand[TRAINING]
-        turned = lost_to_turns(share_held * training, requests, training, capacity, knobs, theta)
+        sharers = share_held * training
+        turned = sharers * lost_to_turns(sharers, requests, training, capacity, knobs, theta)
         loading = min((start[INFERENCE] + start[PROTECTED]) * cold * cold_seconds, busy)
         latency += 0.99 * period + decision
         deciding += decision

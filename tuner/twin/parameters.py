@@ -67,7 +67,9 @@ PARAMETERS: Final[tuple[ParameterSpec, ...]] = (
     ParameterSpec(
         "inference_patience_seconds", 60.0, 0.7, 5.0, 1e4, "Mean time that inference waits before it leaves."
     ),
-    ParameterSpec("turn_share", 0.5, 0.7, 0.01, 20.0, "Share of a turn of all co-residents that protected work waits."),
+    ParameterSpec(
+        "turn_share", 0.25, 1.0, 0.01, 20.0, "Share of a turn of all co-residents that protected work waits."
+    ),
     ParameterSpec("slowdown_share", 1.0, 0.7, 1e-3, 5.0, "Slow-down of protected inference over that of the rest."),
     ParameterSpec(
         "training_useful_share", 0.9, 0.15, 0.1, 1.0, "Share of the time that training holds, spent on work."

@@ -37,6 +37,8 @@ DEGREES: Final = 4.0
 """Degrees of freedom of the errors, a usual choice for data with some wild values (Lange, Little & Taylor)."""
 
 _ROUNDS: Final = 20
+_FORMER: Final = "covariance"
+"""What former releases kept besides, and nothing reads any more."""
 _SPREADS: Final[FloatArray] = np.array(
     [OPTIMISM_SPREAD, PROMISE_SPREAD, *[MOVE_SPREAD] * _ROLES, *[CONTEXT_SPREAD] * CONTEXT_COMPONENTS]
 )
@@ -49,49 +51,41 @@ class Residual:
     Attributes:
         centre: Mean load of the evidence, shape (6,); NaN for components that it never knew.
         coefficients: Of each feature, shape (12,).
-        covariance: Sampling covariance of the coefficients, shape (12, 12). Without evidence it is 0: what was never
-            measured is the concern of trust, which limits the steps.
     """
 
     centre: FloatArray = field(default_factory=lambda: np.full(CONTEXT_COMPONENTS, np.nan))
     coefficients: FloatArray = field(default_factory=lambda: np.zeros(FEATURES))
-    covariance: FloatArray = field(default_factory=lambda: np.zeros((FEATURES, FEATURES)))
 
     def __post_init__(self) -> None:
         """Refuse what cannot be applied.
 
         Raises:
-            ValueError: A shape is wrong, or a coefficient or its covariance is not finite.
+            ValueError: A shape is wrong, or a coefficient is not finite.
         """
-        shapes = (self.centre.shape, self.coefficients.shape, self.covariance.shape)
-        if shapes != ((CONTEXT_COMPONENTS,), (FEATURES,), (FEATURES, FEATURES)):
+        shapes = (self.centre.shape, self.coefficients.shape)
+        if shapes != ((CONTEXT_COMPONENTS,), (FEATURES,)):
             raise ValueError(f"a residual has arrays of shapes {shapes}")
-        if not (np.isfinite(self.coefficients).all() and np.isfinite(self.covariance).all()):
+        if not np.isfinite(self.coefficients).all():
             raise ValueError("a residual has a coefficient that is not finite")
 
-    def correct(
-        self, scores: FloatArray, moved: FloatArray, context: Sequence[float] = ()
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return what is to be added to scores, and the standard error of that.
+    def correct(self, scores: FloatArray, moved: FloatArray, context: Sequence[float] = ()) -> FloatArray:
+        """Return what is to be added to scores, shape (C,).
 
         A promise is only ever taken down. That one change brought more than was promised is no promise of the next:
         the first steps bring most, and a correction upwards would buy more changes with it. What does not move is not
-        corrected.
+        corrected. How unsure the correction is does not count: after one noisy trial that would forbid the next, and
+        what a trial may cost is bounded elsewhere.
 
         Args:
             scores: What the twin says, shape (C,); NaN is not corrected.
             moved: How far each knob moves, in units of its range, shape (C, 4).
             context: Load, as of `Evidence`.
-
-        Returns:
-            Two arrays of shape (C,).
         """
         rows = _features(scores, moved, context, self.centre)
         rows[~(moved != 0.0).any(axis=1)] = 0.0
         # Summed in an order that no linear-algebra library chooses, so that a decision can be repeated bit for bit.
-        mean = np.maximum((rows * self.coefficients).sum(axis=1), 0.0)
-        variance = (rows[:, :, None] * self.covariance * rows[:, None, :]).sum(axis=(1, 2))
-        return mean, np.sqrt(np.maximum(variance, 0.0))
+        correction: FloatArray = np.maximum((rows * self.coefficients).sum(axis=1), 0.0)
+        return correction
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name."""
@@ -104,6 +98,7 @@ class Residual:
         Raises:
             ValueError: The arrays are not those of a residual.
         """
+        arrays = {name: array for name, array in arrays.items() if name != _FORMER}
         if set(arrays) != {item.name for item in fields(cls)}:
             raise ValueError(f"a residual has no such arrays: {', '.join(sorted(arrays))}")
         return cls(**arrays)
@@ -137,7 +132,7 @@ def displacement(before: KnobValues, after: KnobValues, specs: Iterable[KnobSpec
 
 
 def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: FloatArray) -> dict[str, FloatArray]:
-    """Return coefficients and their covariance, from features, what was off, its errors, and the weights."""
+    """Return the coefficients, from features, what was off, its errors, and the weights."""
     prior = np.diag(_SPREADS**-2)
     coefficients = np.zeros(FEATURES)
     for _ in range(_ROUNDS):
@@ -146,10 +141,7 @@ def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: Fl
         weights = faded * robust / errors**2
         learned = (rows.T * weights) @ rows
         coefficients[:] = np.linalg.solve(learned + prior, rows.T @ (weights * excess))
-    inverse = np.linalg.inv(learned + prior)
-    # Where realised scores scatter by more than their errors, all of it is that much less sure.
-    scatter = max(1.0, float((DEGREES + faded @ (robust * wild)) / (DEGREES + faded.sum())))
-    return {"coefficients": coefficients, "covariance": scatter * inverse @ learned @ inverse}
+    return {"coefficients": coefficients}
 
 
 def _features(scores: FloatArray, moved: FloatArray, context: Sequence[float], centre: FloatArray) -> FloatArray:

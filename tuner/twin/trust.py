@@ -76,10 +76,8 @@ class Evidence:
 
     @property
     def way(self) -> float:
-        """1 where the promised sign clearly came true, -1 where it did not, 0 where it did, but not clearly."""
-        if not self.predicted_score * self.observed_score > 0:
-            return -1.0
-        return float(self.clear)
+        """1 where the promised sign clearly came true, -1 where the opposite did, 0 where it cannot be told."""
+        return float(np.sign(self.predicted_score * self.observed_score)) if self.clear else 0.0
 
     @property
     def clear(self) -> bool:
@@ -151,6 +149,14 @@ class Trust:
             doublings += one.way * one.faded(max(at_seconds, newest))
             doublings = min(max(doublings, least), 0.0)
         return float(2.0**doublings)
+
+    def proven_at(self, at_seconds: float) -> bool:
+        """Say whether what is promised counts as evidence: a change clearly went that way, and as many did as did not.
+
+        Before the first such change, and after more that went the other way, changes must speak for themselves.
+        """
+        borne_out = any(one.way > 0 for one in self._evidence)
+        return borne_out and self.region_at(at_seconds) >= UNPROVEN_REGION - 1e-9
 
     @property
     def sign_hit_ratio(self) -> float:

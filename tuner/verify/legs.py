@@ -18,10 +18,10 @@ import numpy as np
 
 from tuner.settings.model import VerifySettings
 from tuner.values.knobs import KnobValues
-from tuner.values.metrics import METRIC_COUNT, MetricVector, score_terms, sum_terms
+from tuner.values.metrics import METRIC_COUNT, MetricVector, sum_terms
 from tuner.values.stages import FloatArray, Receipt
 from tuner.verify.encoding import from_json, to_json
-from tuner.verify.past import neighbours, past_legs
+from tuner.verify.past import leg_terms, neighbours, past_legs
 from tuner.verify.sequential import Noise, Plan, evidence, past_noise
 from tuner.verify.statistics import known, means
 from tuner.verify.trial import MIN_WEIGHT_RATIO
@@ -112,6 +112,8 @@ class Switchback:
         after: Setting on trial.
         expected_score: Score that the twin predicted.
         expected_terms: What each metric was to add to it, shape (13,); NaN where nothing was predicted.
+        glimpse: Metrics of the look just before the change, shape (13,); no leg, but better than nothing where none
+            has shown the setting before yet.
         terms: The limits under which the trial began, whatever the policy says since.
         weights: Weights of the score, shape (13,).
         limits: Limits of the safety metrics, shape (13,); NaN where there is none.
@@ -152,6 +154,7 @@ class Switchback:
     after: KnobValues
     expected_score: float
     expected_terms: MetricVector
+    glimpse: MetricVector
     terms: VerifySettings
     weights: MetricVector
     limits: MetricVector
@@ -210,7 +213,7 @@ class Switchback:
 
     def pair_terms(self) -> FloatArray:
         """Return what each metric adds to the score of each pair, shape (n, 13)."""
-        return score_terms(self.pairs_after, self.pairs_before, weights=self.weights)
+        return leg_terms(self.pairs_after, self.pairs_before, weights=self.weights)
 
     def differences(self) -> FloatArray:
         """Return the score of the change in each pair, a log-ratio, negative is better; shape (n,)."""
@@ -225,7 +228,7 @@ class Switchback:
 
     def score(self, metrics: MetricVector, baseline: MetricVector) -> float:
         """Return the score of metrics against others, with the weights of the trial."""
-        return float(sum_terms(score_terms(metrics, baseline, weights=self.weights)))
+        return float(sum_terms(leg_terms(metrics, baseline, weights=self.weights)))
 
     def to_json(self) -> str:
         """Return the trial as strict JSON: numbers survive exactly, NaN becomes null."""
@@ -254,6 +257,7 @@ def begin(
     queue_wait_seconds: float,
     alpha: float,
     first_before: Look | None = None,
+    glimpse: MetricVector | None = None,
     noise: FloatArray | None = None,
     allowance: float = np.nan,
 ) -> Switchback:
@@ -270,6 +274,7 @@ def begin(
         queue_wait_seconds: Time that work waits now, from which the wash-out is learned; NaN where it is not known.
         alpha: Chance of a false promotion that this trial may take; see `tuner.verify.budget`.
         first_before: The setting before, as it was just before the change: it saves the first leg.
+        glimpse: Metrics of the look just before the change, shape (13,); None where there was none.
         noise: What each metric adds to the score of each interval before the change against the one before it, shape
             (k, 13), oldest first; see `neighbours`.
         allowance: What it may cost to try the change, in score times seconds; NaN where that is not limited.
@@ -290,6 +295,7 @@ def begin(
         after=receipt.after,
         expected_score=expected_score,
         expected_terms=nothing if expected_terms is None else expected_terms,
+        glimpse=nothing if glimpse is None else known(glimpse),
         terms=terms,
         weights=weights,
         limits=limits,

@@ -11,6 +11,26 @@ from tuner.verify.statistics import known, means
 MAX_PAST_LEGS: Final = 24
 """Past legs that tell the noise: a few hours of them, because that of other hours is another one (assumption)."""
 
+MOST_RATIO: Final = 1.0
+"""Log-ratio of a metric beyond which it counts no further in a comparison (assumption): a factor of e. The tail of a
+wait goes up a hundredfold by chance within minutes, and would drown what others say (Huber, "Robust estimation of a
+location parameter", 1964)."""
+
+
+def leg_terms(after: FloatArray, before: FloatArray, *, weights: MetricVector) -> FloatArray:
+    """Return what each metric adds to the score of one leg against another, bounded at `MOST_RATIO`.
+
+    Args:
+        after: Metrics of shape (..., 13).
+        before: The same of the other leg.
+        weights: Weights of the score, shape (13,).
+
+    Returns:
+        Shape (..., 13); NaN where either side has no sample, and for metrics without weight.
+    """
+    most = MOST_RATIO * weights
+    return np.clip(score_terms(after, before, weights=weights), -most, most)
+
 
 def past_legs(
     times_seconds: FloatArray,
@@ -59,4 +79,4 @@ def neighbours(legs: FloatArray, *, weights: MetricVector) -> FloatArray:
     Returns:
         Shape (m - 1, 13), or (0, 13) for fewer than two legs.
     """
-    return score_terms(known(legs[1:]), known(legs[:-1]), weights=weights)
+    return leg_terms(known(legs[1:]), known(legs[:-1]), weights=weights)

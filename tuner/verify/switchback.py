@@ -161,7 +161,7 @@ def _harm(trial: Switchback) -> _Result | None:
     unsafe = _unsafe(trial)
     if unsafe is not None:
         return _Result(Outcome.FAILED, Step.ROLL_BACK, unsafe, harm=True)
-    if trial.cost > trial.allowance and trial.in_force is Leg.AFTER:
+    if trial.cost > trial.allowance + _cost_error(trial) and trial.in_force is Leg.AFTER:
         return _Result(Outcome.FAILED, Step.ROLL_BACK, _too_dear(trial), harm=True)
     sudden = _sudden(trial)
     if sudden is not None:
@@ -187,7 +187,7 @@ def _unsafe(trial: Switchback) -> str | None:
         looked = trial.pairs_after[-1:]
     if not len(looked):
         return None
-    untouched = trial.untouched()
+    untouched = np.where(np.isfinite(trial.untouched()), trial.untouched(), trial.glimpse)
     without = untouched * (1.0 + SIGNS * trial.terms.harm_ratio)
     limit = np.where(SIGNS > 0, np.fmax(trial.limits, without), np.fmin(trial.limits, without))
     beyond = (np.isfinite(trial.limits) & (SIGNS * (looked - limit) > 0)).all(axis=0)
@@ -221,12 +221,19 @@ def _sudden(trial: Switchback) -> str | None:
     return f"harm within the leg: {worse * 100:.1f} % worse after {covered:.0f} s of it, over {bound * 100:.1f} %"
 
 
+def _cost_error(trial: Switchback) -> float:
+    """Return the standard error of what a trial has cost, in score times seconds; 0 where noise is not known."""
+    spread, _ = deviation(trial.differences(), trial.noise)
+    return float(spread * np.sqrt(trial.tried_seconds * trial.terms.leg_seconds)) if np.isfinite(spread) else 0.0
+
+
 def _too_dear(trial: Switchback) -> str:
     """Say what the change has cost and what it may, both as minutes at a score one per cent worse."""
-    cost, allowance = (score_seconds / 60 * 100 for score_seconds in (trial.cost, trial.allowance))
+    each = (trial.cost, _cost_error(trial), trial.allowance)
+    cost, error, allowance = (score_seconds / 60 * 100 for score_seconds in each)
     return (
-        f"harm: so far it cost as much as {cost:.0f} min at a score 1 % worse, and while the twin is not proven "
-        f"a trial may cost {allowance:.0f}; {_told(trial)}"
+        f"harm: so far it cost as much as {cost:.0f} ± {error:.0f} min at a score 1 % worse, and while the twin is not "
+        f"proven a trial may cost {allowance:.0f}; {_told(trial)}"
     )
 
 
