@@ -1,14 +1,15 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.bench.tuning_world import small
+from tests.bench.tuning_world import Sets, small
 from tuner.bench import cases, headlines, tuning
 from tuner.bench.ablations import ABLATED_ARMS
 from tuner.bench.arms import Case, Compared, Laboratory
@@ -33,7 +34,7 @@ from tuner.bench.results import Results
 from tuner.bench.tuners import Random, Site
 from tuner.errors import TraceError
 from tuner.reference.workload import TaskKind
-from tuner.values.knobs import KnobValues, Role
+from tuner.values.knobs import KnobValues
 from tuner.values.metrics import MetricVector, metric_vector
 
 
@@ -48,29 +49,19 @@ def laboratory(tmp_path: Path) -> Iterator[Laboratory]:
     made.close()
 
 
-class Knows:
-    """A tuner that knows what is better; of the module, for it travels to other processes."""
-
-    def __init__(self, site: Site) -> None:
-        better = KnobValues.of({**WIDE.start, Role.DECISION_PERIOD: 0.3})
-        self.knobs = better if site.specs == WIDE.specs else site.start
-
-    def ask(self) -> KnobValues:
-        return self.knobs
-
-    def tell(self, score: float, metrics: MetricVector) -> None:
-        del score, metrics
+KNOWS: Final = partial(Sets, period=0.3)
+"""A tuner that knows what is better."""
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a tuner that knows what is better stand in for the loop, which takes long to load."""
     for arms in ("tuner.bench.cases.TUNED_ARMS", "tuner.bench.arms.TUNED_ARMS", "tuner.bench.hardware.TUNED_ARMS"):
-        monkeypatch.setattr(arms, {**cases.LIVE_ARMS, CLOCKTUNER: Knows})
+        monkeypatch.setattr(arms, {**cases.LIVE_ARMS, CLOCKTUNER: KNOWS})
     for arms in ("tuner.bench.arms.FAULT_ARMS", "tuner.bench.safety.FAULT_ARMS"):
-        monkeypatch.setattr(arms, dict.fromkeys(FAULT_ARMS, Knows))
+        monkeypatch.setattr(arms, dict.fromkeys(FAULT_ARMS, KNOWS))
     for arms in ("tuner.bench.arms.ABLATED_ARMS", "tuner.bench.parts.ABLATED_ARMS"):
-        monkeypatch.setattr(arms, dict.fromkeys(ABLATED_ARMS, Knows))
+        monkeypatch.setattr(arms, dict.fromkeys(ABLATED_ARMS, KNOWS))
 
 
 @pytest.mark.usefixtures("planted")

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.tuning_world import small
 from tuner.bench.ablations import ABLATED_ARMS, ABLATIONS, Unbounded, Unlearning
 from tuner.bench.adapting import by_part
-from tuner.bench.arms import Case, Laboratory, Outcomes
+from tuner.bench.arms import WHOLE, Case, Laboratory, Outcomes
 from tuner.bench.cases import CLOCKTUNER, UNTOUCHED, WIDE
 from tuner.bench.parts import lost
 from tuner.bench.remembered import Remembered
@@ -62,7 +62,7 @@ def test_without_a_trust_region_nothing_is_shortened_and_without_a_residual_noth
 def test_a_part_is_worth_what_is_lost_without_it() -> None:
     found = Outcomes({UNTOUCHED: (outcome(1.0),) * 2, CLOCKTUNER: (outcome(0.8),) * 2, "no_twin": (outcome(0.9),) * 2})
 
-    spread = lost(found, "no_twin", "")
+    spread = lost(found, "no_twin", WHOLE)
 
     assert spread.mean == pytest.approx(found.scores("no_twin")[0] - found.scores(CLOCKTUNER)[0])
     assert spread.mean != 0

@@ -1,12 +1,13 @@
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from tests.bench.tuning_world import small
+from tests.bench.tuning_world import Sets, small
 from tuner.bench import sidecar, tuning
 from tuner.bench.arms import Case, Laboratory, Outcomes
 from tuner.bench.cases import RECOMMENDED, UNTOUCHED, WIDE
@@ -35,7 +36,6 @@ from tuner.settings.model import Policy
 from tuner.twin.model import evaluate, from_started_log, started_log
 from tuner.twin.parameters import TwinParameters
 from tuner.twin.workload import build_scenarios
-from tuner.values.knobs import KnobValues, Role
 from tuner.values.metrics import METRIC_COUNT, METRIC_INDEX, METRICS, metric_vector
 from tuner.values.stages import CycleRecord, Observation
 
@@ -212,25 +212,15 @@ def _single() -> Outcomes:
     return Outcomes({arm: outcomes[:1] for arm, outcomes in _outcomes().outcomes.items()})
 
 
-class Harms:
-    """A tuner that knows what is worse; of the module, for it travels to other processes."""
-
-    def __init__(self, site: Site) -> None:
-        worse = KnobValues.of({**WIDE.start, Role.DECISION_PERIOD: 4.0})
-        self.knobs = worse if site.specs == WIDE.specs else site.start
-
-    def ask(self) -> KnobValues:
-        return self.knobs
-
-    def tell(self, score: float, metrics: Any) -> None:
-        del score, metrics
+HARMS: Final = partial(Sets, period=4.0)
+"""A tuner that knows what is worse."""
 
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a tuner that knows what is worse stand in for every arm with something wrong."""
     for place in ("tuner.bench.arms.FAULT_ARMS", "tuner.bench.safety.FAULT_ARMS"):
-        monkeypatch.setattr(place, dict.fromkeys(FAULT_ARMS, Harms))
+        monkeypatch.setattr(place, dict.fromkeys(FAULT_ARMS, HARMS))
 
 
 @pytest.fixture

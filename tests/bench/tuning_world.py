@@ -2,10 +2,14 @@
 
 import numpy as np
 
+from tuner.bench.cases import WIDE
+from tuner.bench.tuners import Site
 from tuner.reference.cluster import ClusterSpec
 from tuner.reference.trace import Part, Trace
 from tuner.reference.workload import NO_MODEL, Priority, TaskKind, Workload
 from tuner.reference.workloads import NamedWorkload
+from tuner.values.knobs import KnobValues, Role
+from tuner.values.metrics import MetricVector
 
 CLUSTER = ClusterSpec(name="small", zone_nodes=(1, 1), gpus_per_node=2, cpu_slots_per_node=2)
 
@@ -30,3 +34,17 @@ def small(seed: int = 1, *, minutes: float = 20.0, per_minute: float = 6.0) -> N
     return NamedWorkload(
         name="small", trace=Trace(workload=workload, span_seconds=span, parts=(part,)), cluster=CLUSTER
     )
+
+
+class Sets:
+    """A tuner that sets a decision period within the wide bounds, and nothing else; it travels to other processes."""
+
+    def __init__(self, site: Site, *, period: float) -> None:
+        wanted = KnobValues.of({**WIDE.start, Role.DECISION_PERIOD: period})
+        self.knobs = wanted if site.specs == WIDE.specs else site.start
+
+    def ask(self) -> KnobValues:
+        return self.knobs
+
+    def tell(self, score: float, metrics: MetricVector) -> None:
+        del score, metrics

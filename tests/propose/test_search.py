@@ -567,6 +567,16 @@ def test_a_decision_is_repeated_bit_for_bit_from_its_bytes() -> None:
     assert _same(again, search(given, evaluate=Bowl()))
 
 
+def test_bytes_with_an_array_that_is_stored_no_more_are_read() -> None:
+    given = inputs(residual=learned(lambda promised: promised / 3), context=CROWD)
+    with np.load(io.BytesIO(given.to_bytes()), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    older = io.BytesIO()
+    np.savez_compressed(older, allow_pickle=False, **arrays, **{"residual.covariance": np.eye(12)})
+
+    assert _same(search(SearchInputs.from_bytes(older.getvalue()), evaluate=Bowl()), search(given, evaluate=Bowl()))
+
+
 def test_bytes_of_before_there_was_a_residual_are_read_and_correct_nothing() -> None:
     given = inputs()
     with np.load(io.BytesIO(given.to_bytes()), allow_pickle=False) as archive:

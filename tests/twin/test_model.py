@@ -1,7 +1,8 @@
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -32,6 +33,15 @@ def certain(**values: float) -> TwinParameters:
     for name, value in values.items():
         logs[PARAMETER_NAMES.index(name)] = math.log(value)
     return TwinParameters(log_values=logs, log_errors=np.zeros(PARAMETER_COUNT))
+
+
+SHARERS: Final[Mapping[str, Any]] = {
+    "arrivals_per_second": np.array([0.0, 0.05, 0.0]),
+    "demand_accelerators": np.array([0.0, 0.7, 0.25]),
+    "running_tasks": np.array([0.0, 60.0, 0.0]),
+    "high_share_ratio": 0.0,
+}
+"""Training alone, of which many tasks share."""
 
 
 def one(scenarios: Scenarios, metric: str, *, knobs: FloatArray = MIDDLE, **values: float) -> float:
@@ -175,12 +185,7 @@ def test_a_reserve_spares_nobody_the_company_of_an_empty_cluster(make_scenarios:
 
 
 def test_training_that_shares_ends_later_where_it_loses_time_to_turns(make_scenarios: MakeScenarios) -> None:
-    scenarios = make_scenarios(
-        arrivals_per_second=np.array([0.0, 0.05, 0.0]),
-        demand_accelerators=np.array([0.0, 0.7, 0.25]),
-        running_tasks=np.array([0.0, 60.0, 0.0]),
-        high_share_ratio=0.0,
-    )
+    scenarios = make_scenarios(**SHARERS)
 
     short, long = (
         one(scenarios, "running_task_remaining_seconds", knobs=setting(base_slice=value), switch_seconds=0.02)
@@ -191,12 +196,7 @@ def test_training_that_shares_ends_later_where_it_loses_time_to_turns(make_scena
 
 
 def test_training_that_shares_loses_time_to_switching(make_scenarios: MakeScenarios) -> None:
-    scenarios = make_scenarios(
-        arrivals_per_second=np.array([0.0, 0.05, 0.0]),
-        demand_accelerators=np.array([0.0, 0.7, 0.25]),
-        running_tasks=np.array([0.0, 60.0, 0.0]),
-        high_share_ratio=0.0,
-    )
+    scenarios = make_scenarios(**SHARERS)
     quick = {"pause_seconds": 1e-5, "switch_seconds": 0.005}
 
     short, long = (

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from tuner.bench.faults import known_past
 from tuner.bench.sidecar import Clocktuner, Instead
 from tuner.bench.tuners import TunerFactory
 from tuner.draft import Draft
@@ -31,27 +32,21 @@ TOKEN_SCORE: Final = -0.02
 """What is promised of a setting that nobody predicted anything of: enough to be tried (twice the least gain)."""
 
 
-class Guess:
-    """A search without a twin: some setting that one change may reach, and the live test decides."""
-
-    def __call__(
-        self, inputs: SearchInputs, *, deadline_at: Callable[[], bool] | None = None, evaluate: Evaluate = evaluate
-    ) -> Proposal:
-        """Return a setting drawn at random."""
-        del deadline_at, evaluate
-        space = Space.around(inputs.incumbent, inputs.specs, trust=inputs.trust, choices=inputs.choices)
-        point = space.at(np.random.default_rng(inputs.seed).random(len(space.axes)).tolist())
-        return planted(inputs, space.values(point), score=TOKEN_SCORE, reason="drawn at random")
+def guess(
+    inputs: SearchInputs, *, deadline_at: Callable[[], bool] | None = None, evaluate: Evaluate = evaluate
+) -> Proposal:
+    """Search without a twin: some setting that one change may reach, and the live test decides."""
+    del deadline_at, evaluate
+    space = Space.around(inputs.incumbent, inputs.specs, trust=inputs.trust, choices=inputs.choices)
+    point = space.at(np.random.default_rng(inputs.seed).random(len(space.axes)).tolist())
+    return planted(inputs, space.values(point), score=TOKEN_SCORE, reason="drawn at random")
 
 
-class Forgetful:
-    """The search, without the settings that did well before."""
-
-    def __call__(
-        self, inputs: SearchInputs, *, deadline_at: Callable[[], bool] | None = None, evaluate: Evaluate = evaluate
-    ) -> Proposal:
-        """Search without them."""
-        return search(replace(inputs, warm_starts=()), deadline_at=deadline_at, evaluate=evaluate)
+def forgetful(
+    inputs: SearchInputs, *, deadline_at: Callable[[], bool] | None = None, evaluate: Evaluate = evaluate
+) -> Proposal:
+    """Search without the settings that did well before."""
+    return search(replace(inputs, warm_starts=()), deadline_at=deadline_at, evaluate=evaluate)
 
 
 class Unbounded(Calibrator):
@@ -73,7 +68,8 @@ class LastSeen(Forecasting):
     def forecast(self, observation: Observation) -> Forecast:
         """Return every series at its last value."""
         honest = super().forecast(observation)
-        last = np.array([_last(observation, name) for name in honest.names])[:, None, None]
+        pasts = [known_past(observation, name) for name in honest.names]
+        last = np.array([past[-1] if past.size else np.nan for past in pasts])[:, None, None]
         values = np.maximum(honest.values - honest.values[..., 1:2] + last, 0.0)
         return replace(honest, values=np.where(np.isfinite(last), values, honest.values))
 
@@ -99,19 +95,13 @@ class Untested(Trying):
         self._notebook.memory = replace(memory, on_trial=None, searches=searches)
 
 
-def _last(observation: Observation, name: str) -> float:
-    past = observation.history[name] if name in observation.history else np.empty(0)
-    known = past[np.isfinite(past)]
-    return float(known[-1]) if known.size else np.nan
-
-
 ABLATIONS: Final[Mapping[str, Instead]] = {
-    "no_twin": Instead(search=Guess()),
+    "no_twin": Instead(search=guess),
     "no_forecast": Instead(forecasting=LastSeen),
     "point_forecast": Instead(forecasting=Pointed),
     "no_trust_region": Instead(calibrator=Unbounded),
     "no_residual": Instead(calibrator=Unlearning),
-    "no_warm_start": Instead(search=Forgetful()),
+    "no_warm_start": Instead(search=forgetful),
     "no_live_test": Instead(trying=Untested),
 }
 """What is taken out, by arm."""

@@ -1,14 +1,13 @@
 """Does adapting beat the best fixed setting? On a workload whose load changes its character, and when."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tuner.bench.arms import Case, Compared
-from tuner.bench.cases import BEST_FIXED, BEST_FIXED_WINDOW, CLOCKTUNER, UNTOUCHED
+from tuner.bench.arms import KINDS, Case, Compared
+from tuner.bench.cases import CLOCKTUNER, UNTOUCHED
 from tuner.bench.gaps import Spread
 from tuner.bench.replays import Outcome
 from tuner.bench.results import Results
@@ -25,13 +24,12 @@ def adapting(results: Results, case: Case, found: Compared) -> None:
     if case.name != CHANGING:
         return
     name = f"{case.name}_{case.bounds.name}"
-    whole = _gains(found.scores(BEST_FIXED), found.scores(CLOCKTUNER))
-    windows = _gains(found.window_scores(BEST_FIXED_WINDOW), found.window_scores(CLOCKTUNER))
-    results.add(f"tuning_adapting_gain_{name}", whole.mean, at_least=0.0)
-    results.add(f"tuning_adapting_gain_window_{name}", windows.mean, at_least=0.0)
+    for kind in KINDS:
+        gain = Spread.of(kind.scores(found, kind.best)).mean - Spread.of(kind.scores(found, CLOCKTUNER)).mean
+        results.add(f"tuning_adapting_gain{kind.suffix}_{name}", gain, at_least=0.0)
     title = f"{case.name}, {case.bounds.name} bounds: mean score of the windows in each third of the day (simulated)"
     table = Table("", *(f"{8 * part}-{8 * part + 8} h" for part in range(PARTS)), title=title, title_justify="left")
-    for arm in (BEST_FIXED, BEST_FIXED_WINDOW, CLOCKTUNER):
+    for arm in (*(kind.best for kind in KINDS), CLOCKTUNER):
         outcomes = zip(found.outcomes[arm], found.outcomes[UNTOUCHED], strict=True)
         means = np.mean([by_part(outcome, untouched) for outcome, untouched in outcomes], axis=0)
         table.add_row(arm, *(f"{mean:+.3f}" for mean in means.tolist()))
@@ -42,7 +40,3 @@ def by_part(outcome: Outcome, untouched: Outcome, parts: int = PARTS) -> tuple[f
     """Return the mean score of the windows in each part of a replay, against the same windows untouched."""
     pieces = np.array_split(score(outcome.windows, untouched.windows), parts)
     return tuple(float(np.nanmean(piece)) if np.isfinite(piece).any() else float("nan") for piece in pieces)
-
-
-def _gains(fixed: Sequence[float], tuned: Sequence[float]) -> Spread:
-    return Spread.of([before - after for before, after in zip(fixed, tuned, strict=True)])

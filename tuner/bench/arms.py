@@ -37,6 +37,9 @@ THREADS: Final = max(1, os.cpu_count() or 1)
 Measure = Callable[[Outcome, Outcome], float]
 """Scores an outcome against the untouched one of the same seed."""
 
+Scores = Callable[["Outcomes", str], Sequence[float]]
+"""Takes the scores of an arm, one a seed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -71,13 +74,39 @@ class Outcomes:
 
     def scores(self, arm: str) -> tuple[float, ...]:
         """Return the scores of an arm against untouched, one a seed."""
-        pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
-        return tuple(outcome.score(untouched) for outcome, untouched in pairs)
+        return self._against_untouched(arm, Outcome.score)
 
     def window_scores(self, arm: str) -> tuple[float, ...]:
         """Return the mean scores of the windows of an arm against untouched, one a seed."""
+        return self._against_untouched(arm, Outcome.window_score)
+
+    def _against_untouched(self, arm: str, measure: Measure) -> tuple[float, ...]:
         pairs = zip(self.outcomes[arm], self.outcomes[UNTOUCHED], strict=True)
-        return tuple(outcome.window_score(untouched) for outcome, untouched in pairs)
+        return tuple(measure(outcome, untouched) for outcome, untouched in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a score is taken of.
+
+    Attributes:
+        suffix: How it is told in the names of figures.
+        words: The same in tables.
+        scores: Takes the scores of an arm, one a seed.
+        measure: Takes that of one outcome.
+        best: Arm of the fixed setting that is best by it.
+    """
+
+    suffix: str
+    words: str
+    scores: Scores
+    measure: Measure
+    best: str
+
+
+WHOLE: Final = Kind("", "whole replays", Outcomes.scores, Outcome.score, BEST_FIXED)
+WINDOWS: Final = Kind("_window", "their windows", Outcomes.window_scores, Outcome.window_score, BEST_FIXED_WINDOW)
+KINDS: Final = (WHOLE, WINDOWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +164,13 @@ class Laboratory:
             if arm != UNTOUCHED:
                 outcomes[arm] = self.fixed(case, settings(case.bounds), title=arm)
         found = {}
-        for arm, measure in ((BEST_FIXED, Outcome.score), (BEST_FIXED_WINDOW, Outcome.window_score)):
-            found[arm] = self.hindsight(case, outcomes[UNTOUCHED], budget=budget, measure=measure)
-            best = case.bounds.settings.with_knobs(found[arm].knobs)
-            outcomes[arm] = self.fixed(case, best, title=f"{arm} ({found[arm].knobs.describe()})")
+        for kind in KINDS:
+            found[kind.best] = best = self.hindsight(case, outcomes[UNTOUCHED], budget=budget, measure=kind.measure)
+            title = f"{kind.best} ({best.knobs.describe()})"
+            outcomes[kind.best] = self.fixed(case, case.bounds.settings.with_knobs(best.knobs), title=title)
         outcomes |= {arm: self.tuned(case, arm, tuner, ours=False) for arm, tuner in (others or {}).items()}
         in_order = {arm: outcomes[arm] for arm in (*ARMS, *(others or {}))}
-        return Compared(in_order, found[BEST_FIXED], found[BEST_FIXED_WINDOW])
+        return Compared(in_order, found[WHOLE.best], found[WINDOWS.best])
 
     def ablate(self, case: Case) -> Outcomes:
         """Run clocktuner as it is, and without each of its parts."""

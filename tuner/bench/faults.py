@@ -57,17 +57,18 @@ class WrongForecasting(Forecasting):
     def forecast(self, observation: Observation) -> Forecast:
         """Return every series mirrored at the mean of its history, on a log scale."""
         honest = super().forecast(observation)
-        usual = np.array([_usual(observation, name) for name in honest.names])[:, None, None]
+        pasts = [known_past(observation, name) for name in honest.names]
+        usual = np.array([past.mean() if past.size else 0.0 for past in pasts])[:, None, None]
         mirrored = usual**2 / np.maximum(honest.values, 1e-9)
         values = np.clip(mirrored, usual / LARGEST_SURPRISE, usual * LARGEST_SURPRISE)[..., ::-1]
         # A series that was never above 0 has nothing to be mirrored at.
         return replace(honest, values=np.where(usual > 0, values, honest.values))
 
 
-def _usual(observation: Observation, name: str) -> float:
+def known_past(observation: Observation, name: str) -> FloatArray:
+    """Return the samples of a series that there are, oldest first; empty where there is none."""
     past = observation.history[name] if name in observation.history else np.empty(0)
-    known = past[np.isfinite(past)]
-    return float(known.mean()) if known.size else 0.0
+    return past[np.isfinite(past)]
 
 
 class ExporterAway(MinuteSource):

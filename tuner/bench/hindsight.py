@@ -16,9 +16,6 @@ import numpy as np
 
 from tuner.values.knobs import KnobSpec, KnobValues
 
-MAX_RUNS: Final = 150
-"""Replays that a search may take for one workload and one set of bounds, over all seeds."""
-
 FINALISTS: Final = 6
 """Points of the first step that are tried on the other seeds."""
 CHALLENGERS: Final = 2

@@ -6,14 +6,14 @@ whatever their mean is. A goal that a quick run misses so may be kept all the sa
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tuner.bench.arms import Case, Laboratory, Outcomes
+from tuner.bench.arms import KINDS, Case, Laboratory, Outcomes, Scores
 from tuner.bench.cases import WIDE
 from tuner.bench.faults import FAULT_ARMS
 from tuner.bench.gaps import Spread
@@ -22,14 +22,6 @@ from tuner.bench.telling import told
 
 GOAL_WORST: Final = 1.02
 """Cost against untouched that something badly wrong may have, at most."""
-
-Scores = Callable[[Outcomes, str], Sequence[float]]
-"""Takes the scores of an arm, one a seed."""
-
-_SCORES: Final[Mapping[str, Scores]] = {"ratio": Outcomes.scores, "window_ratio": Outcomes.window_scores}
-"""What cost is taken of, by the word in the figure's name."""
-
-_NAMES: Final = {"ratio": "whole replays", "window_ratio": "their windows"}
 
 
 def safety(results: Results, laboratory: Laboratory, cases: Sequence[Case], *, quick: bool) -> None:
@@ -40,11 +32,11 @@ def safety(results: Results, laboratory: Laboratory, cases: Sequence[Case], *, q
     cases = [case for case in cases if case.bounds is WIDE or not quick]
     found = {f"{case.name}_{case.bounds.name}": laboratory.mislead(case) for case in cases}
     outcomes = list(found.values())
-    for kind, scores in _SCORES.items():
+    for kind in KINDS:
         for arm in FAULT_ARMS:
-            worst, mean = worst_ratio(outcomes, arm, scores), mean_ratio(outcomes, arm, scores)
-            results.add(f"tuning_mean_{kind}_{arm}", mean)
-            results.add(f"tuning_worst_{kind}_{arm}", worst, at_most=GOAL_WORST)
+            worst, mean = worst_ratio(outcomes, arm, kind.scores), mean_ratio(outcomes, arm, kind.scores)
+            results.add(f"tuning_mean{kind.suffix}_ratio_{arm}", mean)
+            results.add(f"tuning_worst{kind.suffix}_ratio_{arm}", worst, at_most=GOAL_WORST)
     results.setting["safety"] = {name: {arm: told(one, arm) for arm in FAULT_ARMS} for name, one in found.items()}
     _print(found)
 
@@ -64,8 +56,8 @@ def _print(found: Mapping[str, Outcomes]) -> None:
     title = "cost against untouched with something badly wrong: mean of the seeds, and each (simulated)"
     table = Table("workload and bounds", "cost of", *FAULT_ARMS, title=title, title_justify="left")
     for name, one in found.items():
-        for kind, scores in _SCORES.items():
-            table.add_row(name, _NAMES[kind], *(_cell(scores(one, arm)) for arm in FAULT_ARMS))
+        for kind in KINDS:
+            table.add_row(name, kind.words, *(_cell(kind.scores(one, arm)) for arm in FAULT_ARMS))
     Console(width=180).print(table)
 
 

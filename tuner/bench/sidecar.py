@@ -7,12 +7,11 @@ over the policy's recent window, and nothing else; it writes settings, and hands
 import json
 import shutil
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -184,10 +183,6 @@ class Instead:
 class Clocktuner(Sidecar):
     """The product: its loop, with the shipped policy."""
 
-    _one_thinks: ClassVar[threading.Lock] = threading.Lock()
-    # Replays run side by side; two loops that think at once would only wait for the same interpreter, and share the
-    # number of threads that torch is told to use.
-
     def __init__(self, site: Site, *, instead: Instead = Instead()) -> None:
         """Prepare a loop, which is put together when it meets its scheduler."""
         self._instead = instead
@@ -234,9 +229,8 @@ class Clocktuner(Sidecar):
         scheduler, parts = self._scheduler, self.parts
         if scheduler is None:
             raise RuntimeError("the loop has not been attached to a scheduler")
-        with self._one_thinks:
-            parts.forecasting.refit()
-            record = parts.cycle.run(at_seconds=START_AT_SECONDS + scheduler.now_seconds)
+        parts.forecasting.refit()
+        record = parts.cycle.run(at_seconds=START_AT_SECONDS + scheduler.now_seconds)
         if record.forecast is not None:
             hand_over(record.forecast, scheduler)
         self._rollbacks += record.decision == Step.ROLL_BACK

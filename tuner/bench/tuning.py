@@ -46,10 +46,8 @@ from rich.table import Table
 from tuner import logs
 from tuner.bench import headlines
 from tuner.bench.adapting import adapting
-from tuner.bench.arms import Case, Compared, Laboratory
+from tuner.bench.arms import KINDS, Case, Compared, Laboratory
 from tuner.bench.cases import (
-    BEST_FIXED,
-    BEST_FIXED_WINDOW,
     BOUND_SETS,
     CLOCKTUNER,
     LIVE_ARMS,
@@ -61,12 +59,11 @@ from tuner.bench.cases import (
 )
 from tuner.bench.gaps import Spread, gap_closed_ratio, has_gap, regret_ratio
 from tuner.bench.hardware import nodes_for_equal_wait
-from tuner.bench.hindsight import MAX_RUNS
 from tuner.bench.parts import parts
 from tuner.bench.remembered import Remembered, default_folder
 from tuner.bench.results import Results
 from tuner.bench.safety import safety
-from tuner.bench.selection import Arms
+from tuner.bench.selection import MAX_RUNS, Arms
 from tuner.bench.telling import mean_metrics, told
 from tuner.bench.tuners import TunerFactory
 from tuner.reference.workloads import BENCH_NAMES, NamedWorkload
@@ -165,24 +162,21 @@ def _comparison(
 def judge(results: Results, case: Case, found: Compared) -> None:
     """Add the figures of a case, with their goals, and what every arm did to the setting."""
     name = f"{case.name}_{case.bounds.name}"
-    for kind, scores, best in (
-        ("", found.scores, BEST_FIXED),
-        ("_window", found.window_scores, BEST_FIXED_WINDOW),
-    ):
-        tuned, fixed = scores(CLOCKTUNER), scores(best)
+    for kind in KINDS:
+        tuned, fixed = kind.scores(found, CLOCKTUNER), kind.scores(found, kind.best)
         if has_gap(fixed):
             closed = gap_closed_ratio(tuned, fixed)
-            results.add(f"tuning_gap_closed{kind}_ratio_{name}", closed, at_least=GOAL_GAP_CLOSED)
+            results.add(f"tuning_gap_closed{kind.suffix}_ratio_{name}", closed, at_least=GOAL_GAP_CLOSED)
         else:
-            results.add(f"tuning_harm{kind}_ratio_{name}", Spread.of(tuned).mean, at_most=GOAL_HARM)
-        live = [scores(arm) for arm in LIVE_ARMS]
-        results.add(f"tuning_regret{kind}_ratio_{name}", regret_ratio(tuned, live, fixed), at_most=GOAL_REGRET)
-        results.add(f"tuning_hindsight_gain{kind}_{name}", -Spread.of(fixed).mean)
+            results.add(f"tuning_harm{kind.suffix}_ratio_{name}", Spread.of(tuned).mean, at_most=GOAL_HARM)
+        regret = regret_ratio(tuned, [kind.scores(found, arm) for arm in LIVE_ARMS], fixed)
+        results.add(f"tuning_regret{kind.suffix}_ratio_{name}", regret, at_most=GOAL_REGRET)
+        results.add(f"tuning_hindsight_gain{kind.suffix}_{name}", -Spread.of(fixed).mean)
     arms = results.setting.setdefault("arms", {})
     if isinstance(arms, dict):
         arms[name] = {arm: told(found, arm) for arm in found.outcomes}
-        for arm, hindsight in ((BEST_FIXED, found.hindsight), (BEST_FIXED_WINDOW, found.window_hindsight)):
-            arms[name][arm] |= {"setting": hindsight.knobs.describe(), "replays": hindsight.runs}
+        for kind, hindsight in zip(KINDS, (found.hindsight, found.window_hindsight), strict=True):
+            arms[name][kind.best] |= {"setting": hindsight.knobs.describe(), "replays": hindsight.runs}
 
 
 def _print(case: Case, found: Compared) -> None:
@@ -197,10 +191,10 @@ def _print(case: Case, found: Compared) -> None:
     table = Table("", *columns, title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    table.add_row("score", *(f"{Spread.of(found.scores(arm)).mean:+.3f}" for arm in columns))
-    table.add_row("  standard error", *(f"{Spread.of(found.scores(arm)).error:.3f}" for arm in columns))
-    table.add_row("score of windows", *(f"{Spread.of(found.window_scores(arm)).mean:+.3f}" for arm in columns))
-    table.add_row("  standard error", *(f"{Spread.of(found.window_scores(arm)).error:.3f}" for arm in columns))
+    for kind in KINDS:
+        spreads = [Spread.of(kind.scores(found, arm)) for arm in columns]
+        table.add_row(f"score of {kind.words}", *(f"{spread.mean:+.3f}" for spread in spreads))
+        table.add_row("  standard error", *(f"{spread.error:.3f}" for spread in spreads))
     untouched = mean_metrics(found, UNTOUCHED)
     for index, name in enumerate(METRIC_NAMES):
         cells = []

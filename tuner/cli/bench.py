@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from tuner.bench.results import Results
-from tuner.bench.selection import Arms
+from tuner.bench.selection import MAX_RUNS, Arms
 from tuner.cli.options import JsonFile, Quick
 
 app = typer.Typer(help="Measure: twin, cycle, guard, judge, forecast, tuning, sweeps.", no_args_is_help=True)
@@ -96,7 +96,7 @@ def tuning(
         list[str] | None, typer.Option(help="Shipped workload to run; several times for several.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Paired seeds.", min=1, max=20)] = 5,
-    replays: Annotated[int, typer.Option(help="Most replays for each best fixed setting.", min=8)] = 150,
+    replays: Annotated[int, typer.Option(help="Most replays for each best fixed setting.", min=8)] = MAX_RUNS,
     cache: Annotated[Path | None, typer.Option(help="Folder in which replays are remembered.")] = None,
     json: JsonFile = None,
     quick: Quick = False,
@@ -105,20 +105,17 @@ def tuning(
     from tuner.bench.tuning import run
     from tuner.reference.workloads import BENCH_NAMES
 
-    names = workload or BENCH_NAMES
-    _finish(
-        run(
-            trace=trace,
-            trace_format=trace_format,
-            names=names,
-            seeds=seeds,
-            replays=replays,
-            quick=quick,
-            cache=cache,
-            arms=arms,
-        ),
-        json,
+    results = run(
+        trace=trace,
+        trace_format=trace_format,
+        names=workload or BENCH_NAMES,
+        seeds=seeds,
+        replays=replays,
+        quick=quick,
+        cache=cache,
+        arms=arms,
     )
+    _finish(results, json)
 
 
 @app.command()

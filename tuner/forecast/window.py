@@ -4,13 +4,14 @@ from typing import Final
 
 import numpy as np
 
+from tuner.values.metrics import FLOORS, METRIC_INDEX
 from tuner.values.stages import BestWindow, FloatArray, Forecast
 
 LENGTH_STEPS: Final = 5
 """Length of the window that is recommended: five minutes, a tuning cycle of the source document."""
 
-LEAST_HEADROOM: Final = 0.02
-"""Difference of headroom that is none: the catalogue's floor of the idle share."""
+LEAST_HEADROOM: Final = float(FLOORS[METRIC_INDEX["resource_idle_ratio"]])
+"""Difference of headroom that nobody would care to tell."""
 
 
 def best_window(forecast: Forecast) -> BestWindow | None:

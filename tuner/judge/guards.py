@@ -83,9 +83,9 @@ def slew(case: Case) -> Finding:
     largest, limit, role = 0.0, math.nan, "no knob"
     # A rung that allows no change at all is for the guard `ladder` to say: these values are not wrong for it.
     factor = step_ratio(case.region, case.ladder)
-    whose = "the twin was wrong" if factor < (trust_factor(case.ladder) or 1.0) else ""
-    whose = whose or f"the tuner is {case.ladder.rung.label}"
-    why = "" if factor == 1.0 else f" ({factor:g} of the usual, because {whose})"
+    wrong = factor < (trust_factor(case.ladder) or 1.0)
+    because = "the twin was wrong" if wrong else f"the tuner is {case.ladder.rung.label}"
+    why = "" if factor == 1.0 else f" ({factor:g} of the usual, because {because})"
     for spec in case.specs:
         reach = max(spec.slew * factor, spec.step)
         move = abs(case.proposal.candidate.get(spec.role, math.nan) - case.proposal.incumbent.get(spec.role, math.nan))

@@ -29,6 +29,9 @@ _READABLE: Final = (1, _FORMAT)
 
 _RESIDUAL: Final = "residual."
 
+_FORMER: Final = f"{_RESIDUAL}covariance"
+"""An array that was stored once and is read no more."""
+
 _SCENARIOS: Final = ("scenarios", "confirm_scenarios")
 
 
@@ -127,6 +130,7 @@ class SearchInputs:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
+            arrays.pop(_FORMER, None)
             plain = json.loads(arrays.pop("inputs").item())
         except (OSError, EOFError, KeyError, AttributeError, ValueError, BadZipFile) as error:
             raise ValueError(f"stored search inputs cannot be read: {error}") from error

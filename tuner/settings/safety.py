@@ -103,7 +103,7 @@ class ChangeBreakerSettings(Section):
     150 min without a trial. One per cent, as much as the smallest gain that is worth a change."""
     max_cost_of_gain_ratio: float = Field(default=0.25, ge=0, le=1)
     """What they may cost besides, as a share of what the changes in force have surely gained: a tuner that earns much
-    may look further. A quarter, so that what it does is worth it whatever becomes of its trials."""
+    may look further. A quarter (assumption), so that what it does is worth it whatever becomes of its trials."""
 
 
 class MaintenanceWindow(Section):

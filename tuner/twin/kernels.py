@@ -454,6 +454,29 @@ def protect(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def slowed_by_others(
+    others: float, taken: float, reserved: float, service: float, slowness: float, knobs: FloatArray, theta: FloatArray
+) -> float:
+    """Return the mean time that protected work loses to those that it shares with.
+
+    Args:
+        others: Residents that it meets.
+        taken: Share of the accelerators that do anything.
+        reserved: Share that is reserved.
+        service: Run time at full speed.
+        slowness: Run time of inference over that at full speed.
+        knobs: The setting.
+        theta: The parameters.
+    """
+    turns = 0.0 if math.isnan(knobs[SLICE]) else theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH])
+    slowed = turns + theta[SLOWDOWN] * service * max(slowness - 1.0, 0.0)
+    if math.isnan(knobs[RESERVATION]):
+        return float(slowed)
+    # What is kept for protected work alone spares it the company of others, as far as there are others.
+    return float(max(reserved / USUAL_RESERVE, 0.1) ** (-theta[CROWDED_OUT] * min(taken, 1.0)) * slowed)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def opened(reservation: float, before: float, capacity: float) -> tuple[float, float, float]:
     """Return the share that is reserved, the accelerators that are open to all, and those that were until now."""
     reserved = 0.0 if math.isnan(reservation) else min(max(reservation, 0.0), 0.99)
@@ -599,13 +622,8 @@ def simulate(
                 part, chances[group], flow[group], queue[group], start[group], patience, decision, period, step
             )
             if group == PROTECTED:
-                # What is kept for protected work alone spares it the company of others, as far as there are others.
-                crowd = min((training + busy) / capacity, 1.0)
-                refuge = max(reserved / USUAL_RESERVE, 0.1) ** (-theta[CROWDED_OUT] * crowd)
-                if math.isnan(knobs[RESERVATION]):
-                    refuge = 1.0
-                turns = theta[TURNS] * others * (knobs[SLICE] + theta[SWITCH]) if not math.isnan(knobs[SLICE]) else 0.0
-                slowed = refuge * (turns + theta[SLOWDOWN] * service[group] * max(slowness - 1.0, 0.0))
+                taken_now = (training + busy) / capacity
+                slowed = slowed_by_others(others, taken_now, reserved, service[group], slowness, knobs, theta)
                 protect(protected_parts[2 * index : 2 * index + 2], part, slowed, residents, cold, cold_seconds)
 
             # Patience runs out for those who wait.

@@ -37,8 +37,6 @@ DEGREES: Final = 4.0
 """Degrees of freedom of the errors, a usual choice for data with some wild values (Lange, Little & Taylor)."""
 
 _ROUNDS: Final = 20
-_FORMER: Final = "covariance"
-"""What former releases kept besides, and nothing reads any more."""
 _SPREADS: Final[FloatArray] = np.array(
     [OPTIMISM_SPREAD, PROMISE_SPREAD, *[MOVE_SPREAD] * _ROLES, *[CONTEXT_SPREAD] * CONTEXT_COMPONENTS]
 )
@@ -98,7 +96,6 @@ class Residual:
         Raises:
             ValueError: The arrays are not those of a residual.
         """
-        arrays = {name: array for name, array in arrays.items() if name != _FORMER}
         if set(arrays) != {item.name for item in fields(cls)}:
             raise ValueError(f"a residual has no such arrays: {', '.join(sorted(arrays))}")
         return cls(**arrays)
@@ -119,7 +116,7 @@ def fit(evidence: Iterable[Evidence], *, at_seconds: float) -> Residual:
     )
     excess = np.array([one.observed_score for one in known]) - promised
     errors = np.hypot([one.noise for one in known], MISFIT)
-    return Residual(centre=centre, **_regress(rows, excess, errors, faded))
+    return Residual(centre=centre, coefficients=_regress(rows, excess, errors, faded))
 
 
 def displacement(before: KnobValues, after: KnobValues, specs: Iterable[KnobSpec]) -> FloatArray:
@@ -131,7 +128,7 @@ def displacement(before: KnobValues, after: KnobValues, specs: Iterable[KnobSpec
     return moved
 
 
-def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: FloatArray) -> dict[str, FloatArray]:
+def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: FloatArray) -> FloatArray:
     """Return the coefficients, from features, what was off, its errors, and the weights."""
     prior = np.diag(_SPREADS**-2)
     coefficients = np.zeros(FEATURES)
@@ -141,7 +138,7 @@ def _regress(rows: FloatArray, excess: FloatArray, errors: FloatArray, faded: Fl
         weights = faded * robust / errors**2
         learned = (rows.T * weights) @ rows
         coefficients[:] = np.linalg.solve(learned + prior, rows.T @ (weights * excess))
-    return {"coefficients": coefficients}
+    return coefficients
 
 
 def _features(scores: FloatArray, moved: FloatArray, context: Sequence[float], centre: FloatArray) -> FloatArray:

@@ -151,12 +151,13 @@ class Trust:
         return float(2.0**doublings)
 
     def proven_at(self, at_seconds: float) -> bool:
-        """Say whether what is promised counts as evidence: a change clearly went that way, and as many did as did not.
+        """Say whether what is promised counts as evidence: a change has clearly borne one out, and trust remains.
 
-        Before the first such change, and after more that went the other way, changes must speak for themselves.
+        Before the first such change, and while others that went the other way since have shrunk the region below where
+        it began, changes must speak for themselves.
         """
         borne_out = any(one.way > 0 for one in self._evidence)
-        return borne_out and self.region_at(at_seconds) >= UNPROVEN_REGION - 1e-9
+        return borne_out and self.region_at(at_seconds) >= UNPROVEN_REGION
 
     @property
     def sign_hit_ratio(self) -> float:

@@ -10,7 +10,7 @@ restart of the scheduler the leg begins anew. Halves of a pair that were torn ap
 neighbours: the earlier one is dropped, and the later one begins a new pair.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -136,8 +136,8 @@ class Switchback:
         harm_evidence: The same that it harms.
         last_at_seconds: Time of the newest look.
         seen: What it brought.
-        allowance: What it may cost to try the change, in score times seconds, whatever noise is in that; NaN where
-            the comparison alone decides.
+        allowance: What it may cost to try the change, in score times seconds, a standard error apart; NaN where the
+            comparison alone decides.
         cost: What it has cost so far: the score of the setting on trial against the newest of the one before, over the
             time that it was in force; below 0 where it gained.
         costed_at_seconds: Up to when that is counted.
@@ -170,8 +170,8 @@ class Switchback:
     looked: FloatArray
     partner: MetricVector
     partner_at_seconds: float
-    pairs_before: FloatArray
-    pairs_after: FloatArray
+    pairs_before: FloatArray = field(default_factory=lambda: np.empty((0, METRIC_COUNT)))
+    pairs_after: FloatArray = field(default_factory=lambda: np.empty((0, METRIC_COUNT)))
     gain_evidence: float = 0.0
     harm_evidence: float = 0.0
     last_at_seconds: float
@@ -311,8 +311,6 @@ def begin(
         looked=np.empty((0, METRIC_COUNT)),
         partner=partner,
         partner_at_seconds=first_before.at_seconds if first_before is not None and useful else np.nan,
-        pairs_before=np.empty((0, METRIC_COUNT)),
-        pairs_after=np.empty((0, METRIC_COUNT)),
         last_at_seconds=effective,
         allowance=allowance,
         costed_at_seconds=effective,
